@@ -98,7 +98,7 @@ const accessTimeout = 2 * time.Second
 // sets a protection that policies deny. Without an answer the rules that need one do not apply,
 // except with --require-delete: that is an error, and the request is denied.
 func (w *Webhooks) access(ctx context.Context, review *rules.Request, resource metav1.GroupVersionResource,
-	who func() (authenticationv1.UserInfo, error)) (rules.Access, error) {
+	who authenticationv1.UserInfo) (rules.Access, error) {
 	if w.settings.Access == nil {
 		return rules.Access{}, nil
 	}
@@ -118,7 +118,7 @@ func (w *Webhooks) access(ctx context.Context, review *rules.Request, resource m
 
 // mayDelete asks about the objects that one setting makes Curfew delete.
 func (w *Webhooks) mayDelete(ctx context.Context, review *rules.Request, resource metav1.GroupVersionResource, sets *rules.Lifetime,
-	who func() (authenticationv1.UserInfo, error), access *rules.Access) error {
+	who authenticationv1.UserInfo, access *rules.Access) error {
 	what := authorizationv1.ResourceAttributes{
 		Namespace: review.Facts.Namespace, Group: resource.Group, Version: resource.Version, Resource: resource.Resource, Name: review.Facts.Name,
 	}
@@ -128,11 +128,8 @@ func (w *Webhooks) mayDelete(ctx context.Context, review *rules.Request, resourc
 	if review.Facts.IsNamespace() {
 		what.Namespace = review.Facts.Name // Roles in a Namespace apply to requests for it.
 	}
-	user, err := who()
-	if err == nil {
-		access.User, err = w.ask(ctx, user, what)
-	}
-	if err != nil && w.options.RequireDelete {
+	var err error
+	if access.User, err = w.ask(ctx, who, what); err != nil && w.options.RequireDelete {
 		return err
 	}
 	if w.settings.ControllerUser != "" {
@@ -143,7 +140,7 @@ func (w *Webhooks) mayDelete(ctx context.Context, review *rules.Request, resourc
 }
 
 // mayUpdate asks which of some LifecyclePolicies the user may update.
-func (w *Webhooks) mayUpdate(ctx context.Context, names []string, who func() (authenticationv1.UserInfo, error)) map[string]rules.Answer {
+func (w *Webhooks) mayUpdate(ctx context.Context, names []string, who authenticationv1.UserInfo) map[string]rules.Answer {
 	if len(names) == 0 || w.settings.Access == nil {
 		return nil
 	}
@@ -151,11 +148,8 @@ func (w *Webhooks) mayUpdate(ctx context.Context, names []string, who func() (au
 	defer cancel()
 	out := make(map[string]rules.Answer, len(names))
 	for _, name := range names {
-		user, err := who()
-		if err != nil {
-			return nil
-		}
-		out[name], err = w.ask(ctx, user, authorizationv1.ResourceAttributes{ // Without an answer the bound applies.
+		var err error
+		out[name], err = w.ask(ctx, who, authorizationv1.ResourceAttributes{ // Without an answer the bound applies.
 			Verb: "update", Group: v1alpha1.GroupVersion.Group, Version: v1alpha1.GroupVersion.Version, Resource: "lifecyclepolicies", Name: name,
 		})
 		if err != nil && !errors.Is(err, errNoNamespace) && !apierrors.IsForbidden(err) {

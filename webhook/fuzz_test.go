@@ -12,8 +12,6 @@ import (
 	jsonpatch "github.com/evanphx/json-patch/v5"
 	admissionv1 "k8s.io/api/admission/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"curfew.dev/curfew/webhook/wire"
 )
 
 // FuzzReview sends any object by any path: nothing panics, every answer is one of the four,
@@ -63,11 +61,7 @@ func FuzzReview(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		review, err := wire.Parse(string(body(object)))
-		if err != nil {
-			t.Fatal(err)
-		}
-		patched, err := patch.Apply([]byte(review.Object.Raw))
+		patched, err := patch.Apply(object)
 		if err != nil {
 			t.Fatalf("patch %s: %v", response.Patch, err)
 		}
@@ -101,20 +95,18 @@ func FuzzBody(f *testing.F) {
 		if err := json.Unmarshal(recorder.Body.Bytes(), &review); err != nil || review.Response == nil {
 			t.Fatalf("answered with HTTP %d %s", recorder.Code, recorder.Body)
 		}
+		parsed := admissionv1.AdmissionReview{Request: &admissionv1.AdmissionRequest{}}
+		unreadable := json.Unmarshal(body, &parsed) != nil || parsed.Request == nil || parsed.Request.UID == ""
 		switch recorder.Code {
 		case http.StatusOK:
-			if _, err := wire.Parse(string(body)); err != nil {
-				t.Fatalf("%q is answered, and is no review: %v", body, err)
+			if review.Response.UID == "" || unreadable && review.Response.Allowed {
+				t.Fatalf("%q is answered, and is no review: %s", body, recorder.Body)
 			}
 		case http.StatusInternalServerError: // an unreadable namespace
-			if parsed, err := wire.Parse(string(body)); err != nil || w.namespaces.cached[parsed.Namespace] != nil {
+			if unreadable || w.namespaces.cached[parsed.Request.Namespace] != nil {
 				t.Fatalf("HTTP %d for %q: %s", recorder.Code, body, recorder.Body)
 			}
-		case http.StatusBadRequest, http.StatusUnsupportedMediaType:
-		case http.StatusMethodNotAllowed:
-			if recorder.Header().Get("Allow") != http.MethodPost || request.Method == http.MethodPost {
-				t.Fatalf("%s is not allowed, and %q is", request.Method, recorder.Header().Get("Allow"))
-			}
+		case http.StatusBadRequest:
 		default:
 			t.Fatalf("HTTP %d: %s", recorder.Code, recorder.Body)
 		}
@@ -142,7 +134,7 @@ func sendFuzzed(t *testing.T, w *world, path string, body []byte) *admissionv1.A
 	good := false
 	switch recorder.Code {
 	case http.StatusOK:
-		good = response.UID != "" && (response.Allowed && code == http.StatusOK || code == http.StatusForbidden && response.Result.Message != "")
+		good = response.UID != "" && (response.Allowed && code == http.StatusOK || (code == http.StatusForbidden || code == http.StatusBadRequest) && response.Result.Message != "")
 	case http.StatusBadRequest:
 		good = !response.Allowed && code == http.StatusBadRequest && response.Result.Message != ""
 	}

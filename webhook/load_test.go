@@ -1,17 +1,25 @@
 package webhook
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
+	"io"
 	"net/http"
-	goruntime "runtime"
+	"net/http/httptest"
+	"os"
+	"runtime"
 	"strings"
 	"testing"
+	"testing/iotest"
+	"testing/synctest"
 	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
+	kruntime "k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 )
 
 // large is a Job that breaks a rule, with so many characters that the API server writes in six.
@@ -27,20 +35,19 @@ func large(t *testing.T, characters int) []byte {
 	// The uid comes first, as the API server writes it.
 	body, err := json.Marshal(&admissionv1.AdmissionReview{TypeMeta: metav1.TypeMeta{APIVersion: "admission.k8s.io/v1", Kind: "AdmissionReview"},
 		Request: &admissionv1.AdmissionRequest{UID: "u", Operation: admissionv1.Create, Namespace: "bounded",
-			Kind: metav1.GroupVersionKind{Group: "batch", Version: "v1", Kind: "Job"}, Object: runtime.RawExtension{Raw: raw}}})
+			Kind: metav1.GroupVersionKind{Group: "batch", Version: "v1", Kind: "Job"}, Object: kruntime.RawExtension{Raw: raw}}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return body
 }
 
-// S9: whatever the API server accepts is reviewed. Over 7 MiB, a review was answered with HTTP 413,
-// and the object passed.
+// S9: what controller-runtime reads is reviewed, and what is larger is denied.
 func TestLargeObjectsAreReviewed(t *testing.T) {
 	w := newWorld(t)
-	for _, characters := range []int{10, 1 << 20, 1_240_000, 6_000_000} {
+	for _, characters := range []int{10, 1 << 20, 1_220_000} {
 		status, review := w.post(t, PathValidate, large(t, characters))
-		if result := review.Response.Result; status != http.StatusOK || review.Response.Allowed || result == nil || !strings.Contains(result.Message, "864000 (10d) is above curfew.dev/max-ttl 7d") {
+		if result := review.Response.Result; status != http.StatusOK || review.Response.Allowed || !strings.Contains(result.Message, "864000 (10d) is above curfew.dev/max-ttl 7d") {
 			t.Errorf("%d characters: HTTP %d, %+v", characters, status, result)
 		}
 	}
@@ -50,80 +57,151 @@ func TestLargeObjectsAreReviewed(t *testing.T) {
 }
 
 // What could not be reviewed is denied: an HTTP error would be left to the failure policy, which
-// lets it pass.
+// lets it pass. A denial without the UID would be ignored.
 func TestUnreviewedObjectsAreDenied(t *testing.T) {
-	ctx := context.Background()
-	dense := []byte(strings.Replace(string(large(t, 10)), `"name":"a","namespace"`, `"x":[`+strings.Repeat(`{"":0},`, 200_000)+`0],"name":"a","namespace"`, 1))
+	stalled := func() io.Reader {
+		return io.MultiReader(strings.NewReader(string(large(t, 10)[:300])), iotest.ErrReader(os.ErrDeadlineExceeded))
+	}
 	for name, test := range map[string]struct {
-		change func(*load)
-		body   []byte
-		code   int32
-		again  int32
-		says   string
+		memory, taken int64
+		body          io.Reader
+		length        int64
+		code          int32
+		says          string
 	}{
-		"no memory for its text":    {change: func(l *load) { _ = l.bodies.Acquire(ctx, 80<<20) }, body: large(t, 1<<20), code: 429, again: 1, says: "try again in a second"},
-		"no memory for its objects": {change: func(l *load) { _ = l.decoded.Acquire(ctx, l.room) }, body: large(t, 1<<20), code: 429, again: 1, says: "try again in a second"},
-		"small, no memory":          {change: func(l *load) { _ = l.small.Acquire(ctx, l.spare) }, body: large(t, 10), code: 429, again: 1, says: "try again in a second"},
-		"too large":                 {change: func(l *load) { l.maxReview = 1 << 20 }, body: large(t, 1<<20), code: 413, says: "raise --max-review-size"},
-		"too dense":                 {change: func(l *load) { l.room = 16 << 20 }, body: dense, code: 413, says: "more parts than curfew has memory to review"},
+		"no memory":      {memory: 1 << 30, taken: 1 << 29, body: bytes.NewReader(large(t, 10)), code: 429, says: "try again in a second"},
+		"too large":      {memory: 1 << 30, body: bytes.NewReader(large(t, 6_000_000)), code: 413, says: "more than 7340031 bytes"},
+		"by one byte":    {memory: 1 << 30, body: io.MultiReader(bytes.NewReader(large(t, 10)), strings.NewReader(strings.Repeat(" ", 7<<20))), length: 7 << 20, code: 413, says: "more than 7340031 bytes"},
+		"unannounced":    {memory: 1 << 30, body: io.MultiReader(bytes.NewReader(large(t, 10)), strings.NewReader(strings.Repeat(" ", 7<<20))), length: -1, code: 400, says: "request entity is too large"},
+		"a small limit":  {memory: 8 << 20, body: bytes.NewReader(large(t, 1<<16)), code: 413, says: "larger than curfew has memory to review"},
+		"no whole body":  {memory: 1 << 30, body: stalled(), length: 1000, code: 400, says: "i/o timeout"},
+		"of no UID, 429": {memory: 1 << 30, taken: 1 << 29, body: strings.NewReader("{}")},
 	} {
 		for _, path := range []string{PathValidate, PathMutate} {
 			t.Run(name+path, func(t *testing.T) {
-				w := newWorld(t)
-				w.webhooks.load.patience = time.Millisecond
-				test.change(w.webhooks.load)
-				status, review := w.post(t, path, test.body)
-				out := review.Response
-				if status != http.StatusOK || out.Allowed || out.UID != "u" || out.Result.Code != test.code || !strings.Contains(out.Result.Message, test.says) {
-					t.Fatalf("HTTP %d, uid %q, allowed %v, %+v", status, out.UID, out.Allowed, out.Result)
-				}
-				if test.again > 0 && (out.Result.Details == nil || out.Result.Details.RetryAfterSeconds != test.again || out.Result.Reason != "TooManyRequests") {
-					t.Errorf("details %+v, reason %s", out.Result.Details, out.Result.Reason)
-				}
-				if got := w.reviews(t, path[1:], "other", "other", "throttled"); got != 1 {
-					t.Errorf("%v throttled reviews counted, want 1", got)
-				}
+				synctest.Test(t, func(t *testing.T) {
+					w := serving(t, func(o *Options) { o.Memory = test.memory })
+					if !w.webhooks.load.memory.TryAcquire(test.taken) {
+						t.Fatal("not as much memory")
+					}
+					body := test.body
+					if again, ok := body.(io.Seeker); ok {
+						_, _ = again.Seek(0, io.SeekStart)
+					} else if path == PathMutate {
+						return // read to its end before
+					}
+					request := httptest.NewRequest(http.MethodPost, path, body)
+					request.Header.Set("Content-Type", "application/json")
+					if test.length != 0 {
+						request.ContentLength = test.length
+					}
+					recorder, began := httptest.NewRecorder(), time.Now()
+					w.mux.ServeHTTP(recorder, request)
+					var review admissionv1.AdmissionReview
+					if err := json.Unmarshal(recorder.Body.Bytes(), &review); err != nil || review.Response == nil {
+						t.Fatalf("answered with %s", recorder.Body)
+					}
+					out, outcome := review.Response, "throttled"
+					if test.code == 0 {
+						if recorder.Code != http.StatusTooManyRequests || out.UID != "" {
+							t.Errorf("HTTP %d, UID %q; want a failed call", recorder.Code, out.UID)
+						}
+						return
+					}
+					if recorder.Code != http.StatusOK || out.Allowed || out.UID != "u" || out.Result.Code != test.code || !strings.Contains(out.Result.Message, test.says) {
+						t.Fatalf("HTTP %d, uid %q, allowed %v, %+v", recorder.Code, out.UID, out.Allowed, out.Result)
+					}
+					if test.code == 429 && (out.Result.Details.RetryAfterSeconds != 1 || out.Result.Reason != "TooManyRequests" || time.Since(began) != reviewTimeout) {
+						t.Errorf("details %+v, reason %s, after %s", out.Result.Details, out.Result.Reason, time.Since(began))
+					}
+					if test.code == 400 {
+						outcome = "invalid"
+					}
+					if got := w.reviews(t, path[1:], "other", "other", outcome); got != 1 {
+						t.Errorf("%v %s reviews counted, want 1", got, outcome)
+					}
+				})
 			})
 		}
 	}
 }
 
-// Small reviews have memory of their own, which no large one can take.
-func TestSmallReviewsPassLargeOnes(t *testing.T) {
-	w := newWorld(t)
-	l := w.webhooks.load
-	l.patience = time.Millisecond
-	for _, pool := range []func() error{
-		func() error { return l.bodies.Acquire(t.Context(), max(DefaultMemory/8, 2*DefaultMaxReview)) }, func() error { return l.decoded.Acquire(t.Context(), l.room) },
-	} {
-		if err := pool(); err != nil {
-			t.Fatal(err)
+// A review waits for memory that becomes free in time, and is decided whether or not its caller
+// or the server stops.
+func TestReviewsWaitForMemory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := serving(t)
+		l := w.webhooks.load
+		if !l.memory.TryAcquire(l.room) || !w.webhooks.Busy() {
+			t.Fatal("not busy")
 		}
+		ctx, cancel := context.WithCancel(t.Context())
+		recorder := httptest.NewRecorder()
+		request := httptest.NewRequestWithContext(ctx, http.MethodPost, PathValidate, bytes.NewReader(large(t, 10)))
+		request.Header.Set("Content-Type", "application/json")
+		go w.mux.ServeHTTP(recorder, request)
+		synctest.Wait()
+		cancel()
+		l.memory.Release(l.room)
+		synctest.Wait()
+		if text := recorder.Body.String(); !strings.Contains(text, "is above curfew.dev/max-ttl") {
+			t.Errorf("answered with %s", text)
+		}
+	})
+}
+
+// dense are objects that take much more memory than text.
+func dense(size int) map[string]string {
+	repeat := func(part string) string { return strings.TrimSuffix(strings.Repeat(part, size/len(part)), ",") }
+	var names strings.Builder
+	for i := 0; names.Len() < size; i++ {
+		fmt.Fprintf(&names, `"%x":0,`, i)
 	}
-	status, review := w.post(t, PathValidate, large(t, 10))
-	if status != http.StatusOK || review.Response.Result.Code != http.StatusForbidden {
-		t.Errorf("HTTP %d, %+v", status, review.Response.Result)
+	return map[string]string{
+		"empty objects":   `{"a":[` + repeat(`{},`) + `]}`,
+		"empty lists":     `{"a":[` + repeat(`[],`) + `]}`,
+		"numbers":         `{"a":[` + repeat(`0,`) + `]}`,
+		"large numbers":   `{"a":[` + repeat(`1234567,`) + `]}`,
+		"strings":         `{"a":[` + repeat(`"",`) + `]}`,
+		"small objects":   `{"a":[` + repeat(`{"":0},`) + `]}`,
+		"small lists":     `{"a":[` + repeat(`[0],`) + `]}`,
+		"nested":          `{"a":[` + repeat(`[[[{"":{"":{}}}]]],`) + `]}`,
+		"nine members":    `{"a":[` + repeat(`{"a":0,"b":0,"c":0,"d":0,"e":0,"f":0,"g":0,"h":0,"i":0},`) + `]}`,
+		"names":           `{` + strings.TrimSuffix(names.String(), ",") + `}`,
+		"a thousand deep": `{"a":[` + repeat(strings.Repeat("[", 1000)+strings.Repeat("]", 1000)+",") + `]}`,
+		"long text":       `{"a":"` + strings.Repeat("x", size) + `"}`,
 	}
 }
 
-// A review waits for memory that becomes free in time.
-func TestReviewsWaitForMemory(t *testing.T) {
-	w := newWorld(t)
-	l := w.webhooks.load
-	l.patience = time.Minute
-	if err := l.decoded.Acquire(t.Context(), l.room); err != nil {
-		t.Fatal(err)
+// TestGrowth: no review takes more memory than it waits for, from its body to its facts.
+func TestGrowth(t *testing.T) {
+	for name, object := range dense(1 << 20) {
+		body := `{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"u","operation":"CREATE","namespace":"plain","object":` + object + `}}`
+		var before, after runtime.MemStats
+		w := serving(t)
+		hook := &admission.Webhook{Handler: admission.HandlerFunc(func(ctx context.Context, review admission.Request) admission.Response {
+			decoded, err := w.webhooks.decode(ctx, &review)
+			if err != nil {
+				t.Error(err)
+			}
+			runtime.GC()
+			runtime.ReadMemStats(&after)
+			runtime.KeepAlive(decoded)
+			return untouched()
+		})}
+		request := httptest.NewRequest(http.MethodPost, PathValidate, strings.NewReader(body))
+		request.Header.Set("Content-Type", "application/json")
+		runtime.GC()
+		runtime.GC() // what finalizers of other tests free
+		runtime.ReadMemStats(&before)
+		hook.ServeHTTP(httptest.NewRecorder(), request)
+		took := float64(int64(after.HeapAlloc)-int64(before.HeapAlloc)) / float64(len(body))
+		t.Logf("%s: %.1f times", name, took)
+		if took > growth {
+			t.Errorf("%s: takes %.1f times its text, more than %d", name, took, growth)
+		}
 	}
-	done := make(chan int32)
-	go func() {
-		_, review := w.post(t, PathValidate, large(t, 1<<20))
-		done <- review.Response.Result.Code
-	}()
-	for !w.webhooks.Busy() {
-		goruntime.Gosched() // until it has come
-	}
-	l.decoded.Release(l.room)
-	if code := <-done; code != http.StatusForbidden {
-		t.Errorf("answered with %d", code)
+	if one := int64(maxReview) * growth; one > 1<<30/10*9/2 {
+		t.Errorf("one review of 7 MiB waits for %d MiB, more than the shipped limit of 1Gi has for reviews", one>>20)
 	}
 }

@@ -3,23 +3,33 @@ package webhook
 import (
 	"context"
 	"fmt"
-	"maps"
 	"reflect"
 	"slices"
 	"time"
 
+	"gomodules.xyz/jsonpatch/v2"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"curfew.dev/curfew/policy/fieldpath"
 	"curfew.dev/curfew/policy/lifetime"
 	"curfew.dev/curfew/policy/platform"
 	"curfew.dev/curfew/policy/resolution"
 	"curfew.dev/curfew/policy/tally"
 	"curfew.dev/curfew/policy/wellknown"
-	"curfew.dev/curfew/webhook/wire"
 )
+
+// mutator fills in defaults, and keeps Curfew's stamps.
+type mutator struct{ *Webhooks }
+
+// Handle implements [admission.Handler].
+func (m mutator) Handle(ctx context.Context, review admission.Request) admission.Response {
+	return m.handle(ctx, &review, m.mutate)
+}
 
 // mutate fills in defaults of a new object, and gives a Pod that a PodTally counts its finalizer.
 // On UPDATE it corrects the stamp of a changed default, fills in again what is removed, and records
 // that a TTL label is removed. On both it keeps the stamp of a runtime.
-func (w *Webhooks) mutate(ctx context.Context, request *request, now time.Time) answer {
+func (w *Webhooks) mutate(ctx context.Context, request *request, now time.Time) admission.Response {
 	if request.facts.Deleting {
 		return untouched()
 	}
@@ -33,11 +43,11 @@ func (w *Webhooks) mutate(ctx context.Context, request *request, now time.Time) 
 	}
 	facts, object, taken, err := w.unfilled(ctx, request, now)
 	if err != nil {
-		return unreadable(request.facts, err)
+		return w.unreadable(request, err)
 	}
 	scope, err := w.scopeOf(ctx, platform.Whole(facts, object), bare(facts))
 	if err != nil {
-		return unreadable(request.facts, err)
+		return w.unreadable(request, err)
 	}
 	scope.Creating = true
 	held, tallied := w.hold(request.facts)
@@ -55,7 +65,7 @@ func (w *Webhooks) mutate(ctx context.Context, request *request, now time.Time) 
 
 // restamp makes the object the source of a default that is changed, and fills in again what is
 // removed.
-func (w *Webhooks) restamp(ctx context.Context, request *request, since []resolution.Assignment) answer {
+func (w *Webhooks) restamp(ctx context.Context, request *request, since []resolution.Assignment) admission.Response {
 	updated, old := *request.facts, request.oldFacts
 	if request.review.SubResource != "" { // The API server takes the spec of the old object, after this.
 		updated.NativeTTL, updated.NativeSucceeded, updated.NativeFailed, updated.NativeDeadline =
@@ -65,7 +75,7 @@ func (w *Webhooks) restamp(ctx context.Context, request *request, since []resolu
 	if resolution.Drops(old, facts) {
 		scope, err := w.scopeOf(ctx, platform.Whole(facts, request.object), false)
 		if err != nil {
-			return unreadable(request.facts, err)
+			return w.unreadable(request, err)
 		}
 		scope.Creating, scope.Tallied = true, tally.Held(facts)
 		if filled := resolution.Refill(restamped, old, facts, scope); len(filled) > 0 {
@@ -75,9 +85,8 @@ func (w *Webhooks) restamp(ctx context.Context, request *request, since []resolu
 	switch {
 	case len(restamped) > 0:
 		out := w.assigned(request, append(restamped, since...), "")
-		if out.err == nil {
-			out.outcome = outcomeAllowed
-			out.response.AuditAnnotations = audit(outcomeAllowed, nil, string(lifetime.LevelObject))
+		if out.AuditAnnotations != nil { // not dropped
+			out.AuditAnnotations = audit(outcomeAllowed, nil, string(lifetime.LevelObject))
 		}
 		return out
 	case len(since) > 0:
@@ -89,86 +98,32 @@ func (w *Webhooks) restamp(ctx context.Context, request *request, since []resolu
 
 // assigned answers with the patch for some assignments. A patch that does not apply is not sent:
 // the API server would turn it into a 500 whatever the failure policy.
-func (w *Webhooks) assigned(request *request, assignments []resolution.Assignment, source string) answer {
-	patch, err := patchFor(&request.review.Object, assignments)
+func (w *Webhooks) assigned(request *request, assignments []resolution.Assignment, source string) admission.Response {
+	patch, err := patchFor(request.object, assignments)
 	if err != nil {
 		w.metrics.dropped.Inc()
-		out := untouched()
-		out.err = fmt.Errorf("patch dropped: %w", err)
-		return out
+		_ = w.failed(request.review, "", fmt.Errorf("patch dropped: %w", err)) // for the log
+		return untouched()
 	}
 	return patched(patch, source)
 }
 
-// mutateNamespace keeps Curfew's own keys on a namespace in step with its annotations: the labels
-// by which the API server selects, and since when the defaults apply.
-//
-// It stamps by the API server's time. If that is unknown it does not guess: with a clock that is
-// behind, defaults would apply to objects that are older than they are (S6). The controller adds
-// missing stamps.
-func (w *Webhooks) mutateNamespace(ctx context.Context, request *request, now time.Time) answer {
-	if request.facts.Deleting {
-		return untouched()
-	}
-	annotations := stampedBefore(request)
-	if resolution.DefaultsHash(annotations) != "" {
-		now = w.stampTime(ctx, request, now)
-	}
-	stamp := resolution.StampNamespace(annotations, w.countsPods(request), now)
-	return w.assigned(request, []resolution.Assignment{
-		keep("labels", wellknown.LabelInUse, stamp.InUse),
-		keep("labels", wellknown.LabelPodsInUse, stamp.PodsInUse),
-		keep("annotations", wellknown.AnnotationDefaultSince, stamp.Since),
-	}, "")
-}
-
-// countsPods reports whether a PodTally counts Pods of the namespace. Until that is known, the
-// label stays as it was.
-func (w *Webhooks) countsPods(request *request) bool {
-	tallied, err := w.source.tallied(request.facts.Name)
-	if err != nil && !request.creating() {
-		_, tallied = request.oldFacts.Labels[wellknown.LabelPodsInUse]
-	}
-	return tallied
-}
-
-// stampedBefore returns the new annotations with the old default-since. The author cannot change
-// it, because an earlier time would apply defaults to objects that are older than they are (S6).
-func stampedBefore(request *request) map[string]string {
-	if request.creating() {
-		return request.facts.Annotations
-	}
-	out := map[string]string{}
-	maps.Copy(out, request.facts.Annotations)
-	delete(out, wellknown.AnnotationDefaultSince)
-	if since, ok := request.oldFacts.Annotations[wellknown.AnnotationDefaultSince]; ok {
-		out[wellknown.AnnotationDefaultSince] = since
-	}
-	return out
-}
-
 // patchFor returns the smallest JSON Patch that makes the assignments, or nil if there is nothing
-// to change. It is checked against the raw object, so that it is known to apply. It changes the
-// object's fields.
-func patchFor(object *wire.Object, assignments []resolution.Assignment) ([]byte, error) {
+// to change. It is known to apply to the object as it was sent, since each operation is made for the
+// decoded one, which it changes: FuzzReview compares that with the API server's library.
+func patchFor(object map[string]any, assignments []resolution.Assignment) ([]jsonpatch.Operation, error) {
 	var draft draft
 	for _, assignment := range assignments {
-		if err := draft.assign(object.Fields, assignment); err != nil {
+		if err := draft.assign(object, assignment); err != nil {
 			return nil, err
 		}
 	}
-	if len(draft.operations) == 0 {
-		return nil, nil
-	}
-	if err := object.Applies(draft.operations); err != nil {
-		return nil, err
-	}
-	return wire.AppendPatch(nil, draft.operations)
+	return draft.operations, nil
 }
 
 // draft collects operations.
 type draft struct {
-	operations []wire.Operation
+	operations []jsonpatch.Operation
 	// created are the paths of parents that the draft adds. Their members are part of the same
 	// operation, which has the same map.
 	created [][]string
@@ -225,8 +180,8 @@ func (d *draft) assign(object map[string]any, assignment resolution.Assignment) 
 	return nil
 }
 
-func (d *draft) add(op string, path []string, value any) {
-	d.operations = append(d.operations, wire.Operation{Op: op, Path: path, Value: value})
+func (d *draft) add(op string, path fieldpath.FieldPath, value any) {
+	d.operations = append(d.operations, jsonpatch.NewOperation(op, path.Pointer(), value))
 }
 
 func (d *draft) creates(path []string) bool {

@@ -96,8 +96,6 @@ type Options struct {
 	KyvernoLabel bool
 	// Controller has the settings of the controller: the namespaces that it protects, and --dry-run.
 	Controller judging.Surroundings
-	// MaxReview is how many bytes a review may have; zero means [DefaultMaxReview].
-	MaxReview int64
 	// Memory is the process's memory limit in bytes. Reviews share a part of it. Zero means
 	// [DefaultMemory].
 	Memory int64
@@ -116,7 +114,7 @@ func (o *Options) validate() error {
 		{o.Clock == nil, "Clock is nil: use clock.RealClock{} of k8s.io/utils"},
 		{o.Registerer == nil, "Registerer is nil: use a prometheus.Registry"},
 		{o.RequireDelete && o.Access == nil, "RequireDelete is set and Access is nil: use NewCachedReviews"},
-		{o.MaxReview < 0 || o.Memory < 0, "MaxReview or Memory is negative: use 0 for the default"},
+		{o.Memory < 0, "Memory is negative: use 0 for the default"},
 		{o.WarnBelow < 0, "WarnBelow is " + o.WarnBelow.String() + ": use 0 or more"},
 	} {
 		if check.wrong {
@@ -192,6 +190,8 @@ type Webhooks struct {
 	log                  logr.Logger
 	options              rules.Options
 	load                 *load
+	// compiling is for reviews that compile expressions: as many as are compiled at once.
+	compiling *semaphore.Weighted
 	// inherited are denied values that owners had, so that a rollout of a thousand Pods reads its
 	// ReplicaSet a few times. Only values that let an object pass are kept.
 	inherited *cache.LRUExpireCache

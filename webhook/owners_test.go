@@ -11,16 +11,17 @@ import (
 	"time"
 
 	"golang.org/x/sync/semaphore"
+	admissionv1 "k8s.io/api/admission/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/json"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 	"sigs.k8s.io/yaml"
 
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/expression"
 	"curfew.dev/curfew/policy/platform"
 	"curfew.dev/curfew/policy/wellknown"
-	"curfew.dev/curfew/webhook/wire"
 )
 
 // owners answers with one object, given as YAML; "" is an owner that is gone.
@@ -206,7 +207,7 @@ func (c *crowd) Pod(ctx context.Context, namespace, _ string) (map[string]any, e
 
 // S9: posted reviews have no more than four owners, and four Pods of Bindings, read at the same time.
 func TestReadsAreLimited(t *testing.T) {
-	binding := &request{kind: bindingKind, review: &wire.Review{Name: "a"}, facts: &policy.Facts{UID: "u", Labels: map[string]string{wellknown.LabelTTL: "2d"}}}
+	binding := &request{kind: bindingKind, review: &admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{Name: "a"}}, facts: &policy.Facts{UID: "u", Labels: map[string]string{wellknown.LabelTTL: "2d"}}}
 	for name, read := range map[string]func(context.Context, *Webhooks){
 		"kinds":  func(ctx context.Context, w *Webhooks) { w.served(ctx, schema.GroupKind{Group: "argoproj.io"}) },
 		"owners": func(ctx context.Context, w *Webhooks) { _, _ = w.readOwner(ctx, "ci", &metav1.OwnerReference{}) },

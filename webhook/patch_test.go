@@ -1,12 +1,12 @@
 package webhook
 
 import (
+	"cmp"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/util/json"
 
 	"curfew.dev/curfew/policy/resolution"
-	"curfew.dev/curfew/webhook/wire"
 )
 
 func set(value any, path ...string) resolution.Assignment {
@@ -46,11 +46,15 @@ func TestPatchFor(t *testing.T) {
 			if err := json.Unmarshal([]byte(test.object), &fields); err != nil {
 				t.Fatal(err)
 			}
-			patch, err := patchFor(&wire.Object{Raw: test.object, Fields: fields}, test.assignments)
+			operations, err := patchFor(fields, test.assignments)
 			if message(err) != test.err {
 				t.Fatalf("error %q, want %q", message(err), test.err)
 			}
-			if string(patch) != test.patch {
+			patch, err := json.Marshal(operations)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if string(patch) != cmp.Or(test.patch, "null") {
 				t.Errorf("patch\n%s\nwant\n%s", patch, test.patch)
 			}
 		})
@@ -62,13 +66,4 @@ func message(err error) string {
 		return ""
 	}
 	return err.Error()
-}
-
-// TestPatchIsTriedBeforeItIsSent: the decoded and the sent object may differ in unexpected ways.
-func TestPatchIsTriedBeforeItIsSent(t *testing.T) {
-	object := &wire.Object{Raw: `{"a":[]}`, Fields: map[string]any{"a": map[string]any{}}}
-	patch, err := patchFor(object, []resolution.Assignment{set("x", "a", "b")})
-	if err == nil {
-		t.Errorf("patch %s passes for one that applies", patch)
-	}
 }

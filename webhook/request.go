@@ -9,15 +9,16 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/json"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/rules"
-	"curfew.dev/curfew/webhook/wire"
 )
 
 // request is an admission request, decoded once and read into facts.
 type request struct {
-	review    *wire.Review
+	review    *admission.Request
 	operation admissionv1.Operation
 	user      rules.User
 	kind      schema.GroupVersionKind
@@ -29,15 +30,18 @@ type request struct {
 	facts, oldFacts *policy.Facts
 }
 
-func (r *request) read(ctx context.Context, profile *policy.Profile, field string, object *wire.Object) (map[string]any, *policy.Facts,
-	error) {
-	if object.Raw == "" {
+func (r *request) read(ctx context.Context, profile *policy.Profile, field string, raw []byte) (map[string]any, *policy.Facts, error) {
+	if len(raw) == 0 {
 		return nil, nil, fmt.Errorf("%s is absent: a %s carries one", field, r.operation)
 	}
-	if object.Fields == nil {
-		return nil, nil, fmt.Errorf("%s is null: a %s carries one", field, r.operation)
+	var object map[string]any
+	if err := json.Unmarshal(raw, &object); err != nil {
+		return nil, nil, fmt.Errorf("%s is no JSON object: %w", field, err)
 	}
-	facts := policy.FactsOfObjectContext(ctx, profile, object.Fields)
+	if metadata, ok := object["metadata"].(map[string]any); ok {
+		delete(metadata, "managedFields") // Half of an object, and no rule reads it.
+	}
+	facts := policy.FactsOfObjectContext(ctx, profile, object)
 	// On CREATE the namespace may only be in the URL. For a Namespace, the request repeats its name
 	// there.
 	facts.Namespace = r.review.Namespace
@@ -48,7 +52,7 @@ func (r *request) read(ctx context.Context, profile *policy.Profile, field strin
 		// The API server drops it after admission. A server-side apply that creates may carry one.
 		facts.Deleting, facts.DeletingSince = false, time.Time{}
 	}
-	return object.Fields, facts, nil
+	return object, facts, nil
 }
 
 // reviewed reports whether the request can concern Curfew. Webhook rules send no others. An update
@@ -66,8 +70,8 @@ func (r *request) reviewed() bool {
 
 func (r *request) creating() bool { return r.operation == admissionv1.Create }
 
-func kindOf(review *wire.Review) schema.GroupVersionKind {
-	return schema.GroupVersionKind{Group: review.Kind.Group, Version: review.Kind.Version, Kind: review.Kind.Kind}
+func kindOf(review *admission.Request) schema.GroupVersionKind {
+	return schema.GroupVersionKind(review.Kind)
 }
 
 var namespaceKind = corev1.SchemeGroupVersion.WithKind("Namespace")

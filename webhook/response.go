@@ -2,16 +2,18 @@ package webhook
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
 	"strings"
 	"unicode"
 
-	admissionv1 "k8s.io/api/admission/v1"
+	"gomodules.xyz/jsonpatch/v2"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
-	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/quote"
 	"curfew.dev/curfew/policy/rules"
 )
@@ -23,7 +25,7 @@ const (
 	outcomeAllowed   outcome = "allowed"
 	outcomeDefaulted outcome = "defaulted"
 	outcomeDenied    outcome = "denied"
-	// outcomeThrottled is denied without a review: there was no memory for it.
+	// outcomeThrottled is denied without a review: there was no time or no memory for it.
 	outcomeThrottled outcome = "throttled"
 	// outcomeInvalid and outcomeError are no decisions: nothing was reviewed.
 	outcomeInvalid outcome = "invalid"
@@ -38,64 +40,52 @@ const (
 	auditSource   = "source"
 )
 
-// answer is a response with its HTTP status, its outcome for metrics and its error for the log.
-// Only the constructors below make one.
-type answer struct {
-	response admissionv1.AdmissionResponse
-	outcome  outcome
-	// status is the HTTP status; anything but 200 leaves the request to the failure policy.
-	status int
-	// err is for the log alone.
-	err error
-}
-
 // untouched allows a request that does not concern Curfew.
-func untouched() answer {
-	return answer{response: admissionv1.AdmissionResponse{Allowed: true}, outcome: outcomeAllowed, status: http.StatusOK}
-}
+func untouched() admission.Response { return admission.Allowed("") }
 
 // patched allows a request, with a change if there is one. The mutating webhook sends no warnings:
 // the API server would pass them on even if validation denies.
-func patched(patch []byte, source string) answer {
-	out := untouched()
+func patched(patch []jsonpatch.Operation, source string) admission.Response {
+	out, outcome := admission.Patched("", patch...), outcomeAllowed
 	if len(patch) > 0 {
-		out.outcome = outcomeDefaulted
-		out.response.Patch = patch
-		out.response.PatchType = new(admissionv1.PatchType)
-		*out.response.PatchType = admissionv1.PatchTypeJSONPatch
+		outcome = outcomeDefaulted
 	}
-	out.response.AuditAnnotations = audit(out.outcome, nil, source)
+	out.AuditAnnotations = audit(outcome, nil, source)
 	return out
 }
 
 // decided turns a decision into allowed with warnings, or denied with reasons. Its last line leads
 // to the help on the rules; kubectl prints the same warning once, whatever the number of objects.
-func decided(decision *rules.Decision, toPerson bool) answer {
-	out := untouched()
+func decided(decision *rules.Decision, toPerson bool) admission.Response {
+	out, outcome := untouched(), outcomeAllowed
 	if denials := decision.Denials(); len(denials) > 0 {
-		out.outcome = outcomeDenied
-		out.response = admissionv1.AdmissionResponse{Result: failure(http.StatusForbidden, metav1.StatusReasonForbidden, "")}
 		see := "; " + decision.Help()
-		out.response.Result.Message = oneLine(decision.Reason(), maxReason-len(see)) + see
+		out, outcome = admission.Denied(oneLine(decision.Reason(), maxReason-len(see))+see), outcomeDenied
+		out.Result.Details = &metav1.StatusDetails{Causes: causes(denials)}
 		if !slices.ContainsFunc(denials, func(denial rules.Finding) bool { return !denial.Retry }) {
-			out.response.Result.Code, out.response.Result.Reason = http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests
-		}
-		out.response.Result.Details = &metav1.StatusDetails{Causes: causes(denials)}
-		if out.response.Result.Code == http.StatusTooManyRequests {
-			out.response.Result.Details.RetryAfterSeconds = retryAfter
+			later(&out)
 		}
 	} else if len(decision.Defaults) > 0 && !decision.Defaults[0].DryRun {
-		out.outcome = outcomeDefaulted
+		outcome = outcomeDefaulted
 	}
 	warnings := decision.Warnings(toPerson)
 	for _, warning := range warnings[:min(len(warnings), maxFindings)] {
-		out.response.Warnings = append(out.response.Warnings, oneLine(warning, maxWarning))
+		out.Warnings = append(out.Warnings, oneLine(warning, maxWarning))
 	}
-	if help := decision.Help(); help != "" && toPerson && out.response.Allowed {
-		out.response.Warnings = append(out.response.Warnings, oneLine("curfew: "+help, maxWarning))
+	if help := decision.Help(); help != "" && toPerson && out.Allowed {
+		out.Warnings = append(out.Warnings, oneLine("curfew: "+help, maxWarning))
 	}
-	out.response.AuditAnnotations = audit(out.outcome, decision.Rules(), decision.Source)
+	out.AuditAnnotations = audit(outcome, decision.Rules(), decision.Source)
 	return out
+}
+
+// later makes a denial one that the author may try again.
+func later(denial *admission.Response) {
+	denial.Result.Code, denial.Result.Reason = http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests
+	if denial.Result.Details == nil {
+		denial.Result.Details = &metav1.StatusDetails{}
+	}
+	denial.Result.Details.RetryAfterSeconds = retryAfter
 }
 
 // Denials that no rule makes, by the names of their help.
@@ -109,10 +99,9 @@ const (
 // compares them with its pages.
 func Refusals() map[string][]string {
 	return map[string][]string{
-		helpBinding: {unboundPod().response.Result.Message},
-		helpTime:    {unanswered(noAccess, context.DeadlineExceeded).response.Result.Message},
-		helpSize: {throttled().response.Result.Message, tooLarge(DefaultMaxReview).response.Result.Message,
-			tooDense().response.Result.Message},
+		helpBinding: {unboundPod().Result.Message},
+		helpTime:    {unanswered(noAccess, context.DeadlineExceeded).Result.Message},
+		helpSize:    {throttled().Result.Message, tooLarge().Result.Message, tooDense().Result.Message, unread(errDepth).Result.Message},
 	}
 }
 
@@ -121,46 +110,57 @@ func withHelp(message, name string) string { return message + "; " + rules.SeeHe
 
 // unboundPod denies a Binding that does not show that its author knows the Pod. The API server
 // keeps the UID in a subresource only.
-func unboundPod() answer {
-	message := withHelp("metadata.uid: is absent, and the Binding changes Curfew's keys of its Pod: "+
+func unboundPod() admission.Response {
+	return denied(outcomeDenied, "metadata.uid: is absent, and the Binding changes Curfew's keys of its Pod: "+
 		"set it to the UID of the Pod and use subresource pods/binding, or leave out the labels and annotations", helpBinding)
-	response := admissionv1.AdmissionResponse{Result: failure(http.StatusForbidden, metav1.StatusReasonForbidden, message)}
-	response.AuditAnnotations = audit(outcomeDenied, nil, "")
-	return answer{response: response, outcome: outcomeDenied, status: http.StatusOK}
 }
 
-// failed is an error inside Curfew, about which the failure policy decides. The message is for
-// users, the error for the log.
-func failed(message string, err error) answer {
-	response := admissionv1.AdmissionResponse{Result: failure(http.StatusInternalServerError, metav1.StatusReasonInternalError, message)}
-	return answer{response: response, outcome: outcomeError, status: http.StatusInternalServerError, err: err}
-}
-
-// invalid is a request that is not a valid AdmissionReview. No API server sends one.
-func invalid(err error) answer {
-	out := refused(http.StatusBadRequest, err)
-	out.err = err
+// denied is a denial that no rule makes, with the command that explains it.
+func denied(outcome outcome, message, help string) admission.Response {
+	out := admission.Denied(oneLine(withHelp(message, help), maxReason))
+	out.AuditAnnotations = audit(outcome, nil, "")
 	return out
 }
 
-// refused is a request that cannot be read as an AdmissionReview.
-func refused(status int, err error) answer {
-	reason := metav1.StatusReasonBadRequest
-	switch status {
-	case http.StatusMethodNotAllowed:
-		reason = metav1.StatusReasonMethodNotAllowed
-	case http.StatusRequestEntityTooLarge:
-		reason = metav1.StatusReasonRequestEntityTooLarge
-	case http.StatusUnsupportedMediaType:
-		reason = metav1.StatusReasonUnsupportedMediaType
-	}
-	// #nosec G115 -- an HTTP status.
-	response := admissionv1.AdmissionResponse{Result: failure(int32(status), reason, err.Error())}
-	return answer{response: response, outcome: outcomeInvalid, status: status}
+// throttled denies a review that got no memory in time.
+func throttled() admission.Response {
+	out := denied(outcomeThrottled, "curfew has no memory to review so large an object right now: try again in a second", helpSize)
+	later(&out)
+	return out
 }
 
-func failure(code int32, reason metav1.StatusReason, message string) *metav1.Status {
-	return &metav1.Status{Status: metav1.StatusFailure, Code: code, Reason: reason, Message: oneLine(message, maxReason)}
+func tooLarge() admission.Response {
+	return tooMuch(fmt.Sprintf("the review of this object has more than %d bytes, so that curfew cannot review it: use a smaller one", maxReview))
+}
+
+func tooDense() admission.Response {
+	return tooMuch("this object is larger than curfew has memory to review: use a smaller one, or give curfew's webhook more memory")
+}
+
+func tooMuch(message string) admission.Response {
+	out := denied(outcomeThrottled, message, helpSize)
+	out.Result.Code, out.Result.Reason = http.StatusRequestEntityTooLarge, metav1.StatusReasonRequestEntityTooLarge
+	return out
+}
+
+// unread denies an object whose review could not be read, such as one that is nested too deeply.
+func unread(err error) admission.Response {
+	out := denied(outcomeInvalid, "curfew cannot read the review of this object: "+quote.ShortenTo(err.Error(), maxCause), helpSize)
+	out.Result.Code, out.Result.Reason = http.StatusBadRequest, metav1.StatusReasonBadRequest
+	return out
+}
+
+// failed is an error inside Curfew, about which the failure policy decides (see [Webhooks.guarded]).
+// The message is for users, the error for the log.
+func (w *Webhooks) failed(review *admission.Request, message string, err error) admission.Response {
+	w.log.Error(err, "request could not be reviewed", "operation", review.Operation, "kind", kindOf(review).String(),
+		"object", klog.KRef(review.Namespace, review.Name), "requestID", review.UID)
+	return admission.Errored(http.StatusInternalServerError, errors.New(oneLine(message, maxReason)))
+}
+
+// invalid is a request without what its operation needs. No API server sends one.
+func invalid(err error) admission.Response {
+	return admission.Errored(http.StatusBadRequest, errors.New(oneLine(err.Error(), maxReason)))
 }
 
 func causes(denials []rules.Finding) []metav1.StatusCause {
@@ -217,20 +217,23 @@ func oneLine(text string, limit int) string {
 }
 
 // unanswered denies a request whose author's permissions could not be found out in time.
-func unanswered(message string, why error) answer {
-	message += ", try again in a second: " + quote.ShortenTo(why.Error(), maxCause)
-	out := shed(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests, message, helpTime)
-	out.response.Result.Details = &metav1.StatusDetails{RetryAfterSeconds: retryAfter}
+func unanswered(message string, why error) admission.Response {
+	out := denied(outcomeThrottled, message+", try again in a second: "+quote.ShortenTo(why.Error(), maxCause), helpTime)
+	later(&out)
 	return out
 }
 
 // noAccess is the usual reason.
 const noAccess = "curfew could not find out whether you may delete this"
 
-// maxCause bounds the text in a denial that says why there was no answer.
-const maxCause = 256
+const (
+	// maxCause bounds the text in a denial that says why there was no answer.
+	maxCause = 256
+	// retryAfter is sent with a denial that may be tried again, in seconds.
+	retryAfter = 1
+)
 
-func unreadable(facts *policy.Facts, err error) answer {
-	return failed(fmt.Sprintf("curfew could not read the Namespace or the policies that apply to %s %q", facts.Profile.Kind.Kind,
-		facts.Name), err)
+func (w *Webhooks) unreadable(request *request, err error) admission.Response {
+	return w.failed(request.review, fmt.Sprintf("curfew could not read the Namespace or the policies that apply to %s %q",
+		request.facts.Profile.Kind.Kind, request.facts.Name), err)
 }

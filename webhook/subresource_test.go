@@ -9,9 +9,8 @@ import (
 
 	admissionv1 "k8s.io/api/admission/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 	"sigs.k8s.io/yaml"
-
-	"curfew.dev/curfew/webhook/wire"
 )
 
 // pods is a PodGetter over YAML by name.
@@ -32,24 +31,16 @@ func (p *pods) Pod(_ context.Context, namespace, name string) (map[string]any, e
 }
 
 // review answers a request as the endpoint does, with its subresource and resource.
-func (w *world) review(t *testing.T, a ask, sub, resource string) answer {
+func (w *world) review(t *testing.T, a ask, sub, resource string) *admissionv1.AdmissionResponse {
 	t.Helper()
 	request := a.review(t).Request
 	request.SubResource, request.Resource = sub, metav1.GroupVersionResource{Version: "v1", Resource: resource}
-	object := func(raw []byte) wire.Object {
-		fields := map[string]any{}
-		if err := yaml.Unmarshal(raw, &fields); err != nil {
-			t.Fatal(err)
-		}
-		if len(raw) == 0 {
-			return wire.Object{}
-		}
-		return wire.Object{Raw: string(raw), Fields: fields}
+	asked := admission.Request{AdmissionRequest: *request}
+	out := w.webhooks.handlers()[a.path].Handle(t.Context(), asked)
+	if err := out.Complete(asked); err != nil {
+		t.Fatal(err)
 	}
-	return w.webhooks.handler(a.path, w.webhooks.endpoints()[a.path]).handle(t.Context(), &wire.Review{
-		UID: string(request.UID), Operation: string(request.Operation), Kind: request.Kind, Resource: request.Resource, SubResource: sub,
-		Namespace: request.Namespace, Username: request.UserInfo.Username, Object: object(request.Object.Raw), Old: object(request.OldObject.Raw),
-	})
+	return &out.AdmissionResponse
 }
 
 // A write of the status keeps what it says of annotations and labels, so that it is judged as an
@@ -72,14 +63,14 @@ func TestMetadataByTheStatus(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			a := ask{path: PathValidate, namespace: "bounded", user: "jane", object: job(test.metadata), old: before}
 			main, status := w.review(t, a, "", "jobs"), w.review(t, a, "status", "jobs")
-			if status.response.Allowed != (test.reason == "") {
-				t.Fatalf("allowed %v: %v", status.response.Allowed, status.response.Result)
+			if status.Allowed != (test.reason == "") {
+				t.Fatalf("allowed %v: %v", status.Allowed, status.Result)
 			}
 			if test.reason == "" {
 				return
 			}
-			if got := status.response.Result.Message; !strings.Contains(got, test.reason) || got != main.response.Result.Message {
-				t.Errorf("got %q, want the message of the main resource %q", got, main.response.Result.Message)
+			if got := status.Result.Message; !strings.Contains(got, test.reason) || got != main.Result.Message {
+				t.Errorf("got %q, want the message of the main resource %q", got, main.Result.Message)
 			}
 			if access.last.Resource != "" && access.last.Resource != "jobs" {
 				t.Errorf("asked about %q", access.last.Resource)
@@ -88,8 +79,8 @@ func TestMetadataByTheStatus(t *testing.T) {
 	}
 	scale := ask{path: PathValidate, namespace: "bounded", object: "{apiVersion: autoscaling/v1, kind: Scale, metadata: {name: a, labels: {curfew.dev/ttl: soon}}}",
 		old: "{apiVersion: autoscaling/v1, kind: Scale, metadata: {name: a}}"}
-	if got := w.review(t, scale, "scale", "deployments"); !got.response.Allowed || len(got.response.Warnings) > 0 {
-		t.Errorf("a Scale: %+v", got.response)
+	if got := w.review(t, scale, "scale", "deployments"); !got.Allowed || len(got.Warnings) > 0 {
+		t.Errorf("a Scale: %+v", got)
 	}
 }
 
@@ -102,7 +93,7 @@ func TestStatusWithoutSpec(t *testing.T) {
 	}
 	a := ask{path: PathMutate, namespace: "ci", object: job(""), old: job("ttlSecondsAfterFinished: 864000")}
 	for sub, want := range map[string]bool{"": true, "status": false} {
-		if got := w.review(t, a, sub, "jobs").response; len(got.Patch) > 0 != want {
+		if got := w.review(t, a, sub, "jobs"); len(got.Patch) > 0 != want {
 			t.Errorf("%q: patch %s, want one: %t", sub, got.Patch, want)
 		}
 	}
@@ -116,11 +107,11 @@ func TestNamespaceByTheStatus(t *testing.T) {
 	for _, sub := range []string{"", "status", "finalize"} {
 		object := "{apiVersion: v1, kind: Namespace, metadata: {name: ci, annotations: {curfew.dev/default-ttl: 1d, curfew.dev/default-since: '2020-01-01T00:00:00Z/x'}}}"
 		got := w.review(t, ask{path: PathMutateNamespace, namespace: "ci", object: object, old: before}, sub, "namespaces")
-		if patch := string(got.response.Patch); !strings.Contains(patch, "in-use") || !strings.Contains(patch, "default-since") {
+		if patch := string(got.Patch); !strings.Contains(patch, "in-use") || !strings.Contains(patch, "default-since") {
 			t.Errorf("%q: patch %s", sub, patch)
 		}
 		bad := strings.Replace(object, "default-ttl: 1d", "max-ttl: soon", 1)
-		if got := w.review(t, ask{path: PathValidateNamespace, namespace: "ci", object: bad, old: before}, sub, "namespaces"); got.response.Allowed {
+		if got := w.review(t, ask{path: PathValidateNamespace, namespace: "ci", object: bad, old: before}, sub, "namespaces"); got.Allowed {
 			t.Errorf("%q: a bound that cannot be read was allowed", sub)
 		}
 	}
@@ -161,14 +152,14 @@ func TestBindingsChangePods(t *testing.T) {
 				if (test.reason == absent || strings.HasSuffix(test.metadata, "{a: b}")) && known.reads > 0 {
 					t.Error("the Pod was read")
 				}
-				if test.reason == "" && len(got.response.Warnings) > 0 {
-					t.Errorf("warnings %q", got.response.Warnings)
+				if test.reason == "" && len(got.Warnings) > 0 {
+					t.Errorf("warnings %q", got.Warnings)
 				}
-				if got.response.Allowed != (test.reason == "") {
-					t.Fatalf("allowed %v: %v", got.response.Allowed, got.response.Result)
+				if got.Allowed != (test.reason == "") {
+					t.Fatalf("allowed %v: %v", got.Allowed, got.Result)
 				}
-				if test.reason != "" && !strings.Contains(got.response.Result.Message, test.reason) {
-					t.Errorf("got %q, want something about %q", got.response.Result.Message, test.reason)
+				if test.reason != "" && !strings.Contains(got.Result.Message, test.reason) {
+					t.Errorf("got %q, want something about %q", got.Result.Message, test.reason)
 				}
 				if access.last.Resource != "" && access.last.Resource != "pods" {
 					t.Errorf("asked whether %q may be deleted", access.last.Resource)
@@ -179,8 +170,8 @@ func TestBindingsChangePods(t *testing.T) {
 	known.err = errors.New("no answer")
 	broken := w.review(t, ask{path: PathValidate, namespace: "plain", operation: string(admissionv1.Create),
 		object: "{apiVersion: v1, kind: Binding, metadata: {name: a, uid: u, annotations: {curfew.dev/ttl-after-finished: 1h}}}"}, "binding", "pods")
-	if broken.status != http.StatusInternalServerError {
-		t.Errorf("status %d where the Pod could not be read: the failure policy has to decide", broken.status)
+	if broken.Result.Code != http.StatusInternalServerError {
+		t.Errorf("status %d where the Pod could not be read: the failure policy has to decide", broken.Result.Code)
 	}
 }
 
@@ -196,8 +187,8 @@ func TestBindingsLabelPodsForKyverno(t *testing.T) {
 		for uid, want := range wants {
 			got := w.review(t, ask{path: PathValidate, namespace: "plain", user: "system:serviceaccount:ci:scheduler",
 				object: "{apiVersion: v1, kind: Binding, metadata: {name: a, " + uid + "labels: {cleanup.kyverno.io/ttl: 2d}}, target: {name: n}}"}, "binding", "pods")
-			if got.response.Allowed != (want == "") || want != "" && !strings.Contains(got.response.Result.Message, want) {
-				t.Errorf("--kyverno-label=%t, %q: allowed %t, %v; want %q", alias, uid, got.response.Allowed, got.response.Result, want)
+			if got.Allowed != (want == "") || want != "" && !strings.Contains(got.Result.Message, want) {
+				t.Errorf("--kyverno-label=%t, %q: allowed %t, %v; want %q", alias, uid, got.Allowed, got.Result, want)
 			}
 		}
 	}
@@ -211,7 +202,7 @@ func TestDefaultIsChangedByTheStatus(t *testing.T) {
 			", curfew.dev/ttl-source: namespace/pods}}, spec: {restartPolicy: Never}}"
 	}
 	got := w.review(t, ask{path: PathMutate, namespace: "pods", object: pod("never"), old: pod("2h")}, "status", "pods")
-	if patch := string(got.response.Patch); !strings.Contains(patch, `"value":"object"`) {
+	if patch := string(got.Patch); !strings.Contains(patch, `"value":"object"`) {
 		t.Errorf("patch %s", patch)
 	}
 }

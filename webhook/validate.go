@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/platform"
@@ -24,8 +25,16 @@ import (
 	"curfew.dev/curfew/policy/wellknown"
 )
 
+// validator asks the rules about objects.
+type validator struct{ *Webhooks }
+
+// Handle implements [admission.Handler].
+func (v validator) Handle(ctx context.Context, review admission.Request) admission.Response {
+	return v.handle(ctx, &review, v.validate)
+}
+
 // validate asks the rules about a new or changed object.
-func (w *Webhooks) validate(ctx context.Context, request *request, now time.Time) answer {
+func (w *Webhooks) validate(ctx context.Context, request *request, now time.Time) admission.Response {
 	if request.kind == bindingKind {
 		return w.validateBinding(ctx, request, now)
 	}
@@ -37,13 +46,13 @@ func (w *Webhooks) validate(ctx context.Context, request *request, now time.Time
 	}
 	scope, err := w.scopeOf(ctx, platform.Whole(request.facts, request.object), request.creating() && bare(request.facts))
 	if err != nil {
-		return unreadable(request.facts, err)
+		return w.unreadable(request, err)
 	}
 	scope.Creating = request.creating()
 	snapshot := w.source.store.Snapshot()
 	review := &rules.Request{Scope: scope, Outer: snapshot.BoundingUsers(request.facts.Profile), Below: snapshot.BoundingKind}
 	if review.Filled, err = w.filled(ctx, request, scope, now); err != nil {
-		return unreadable(request.facts, err)
+		return w.unreadable(request, err)
 	}
 	review.Effective = new(resolution.Resolve(request.facts, scope))
 	return w.decide(ctx, request, review, now)
@@ -65,23 +74,8 @@ func (w *Webhooks) filled(ctx context.Context, request *request, scope *resoluti
 	return w.scopeOf(ctx, platform.Whole(facts, object), false)
 }
 
-// validateNamespace asks the rules about the annotations and the TTL label of a namespace. The
-// bounds of policies are outer bounds of its own, and policies that match Namespaces bound the
-// label.
-func (w *Webhooks) validateNamespace(ctx context.Context, request *request, now time.Time) answer {
-	if request.facts.Deleting {
-		return untouched()
-	}
-	scope, err := w.scopeOf(ctx, platform.Whole(request.facts, request.object), false)
-	if err != nil {
-		return unreadable(request.facts, err)
-	}
-	review := &rules.Request{Scope: scope, Outer: w.source.store.Snapshot().Bounding}
-	return w.decide(ctx, request, review, now)
-}
-
 // decide completes the review with the request, and asks the rules.
-func (w *Webhooks) decide(ctx context.Context, request *request, review *rules.Request, now time.Time) answer {
+func (w *Webhooks) decide(ctx context.Context, request *request, review *rules.Request, now time.Time) admission.Response {
 	operation := rules.Update
 	if request.creating() {
 		operation = rules.Create
@@ -119,7 +113,7 @@ func (p LivePods) Pod(ctx context.Context, namespace, name string) (map[string]a
 // labels. Schedulers send annotations that the Pod already has, so the Pod must be read. Answers
 // show what it contains, and anyone may have posted the review: the UID proves that they know the
 // Pod. Without it the Binding is denied, since otherwise it would change the Pod unreviewed.
-func (w *Webhooks) validateBinding(ctx context.Context, request *request, now time.Time) answer {
+func (w *Webhooks) validateBinding(ctx context.Context, request *request, now time.Time) admission.Response {
 	_, aliased := request.facts.Labels[wellknown.LabelKyvernoTTL]
 	if w.settings.Pods == nil || !carriesKey(request.facts) && !(aliased && w.options.KyvernoLabel) {
 		return untouched()
@@ -130,7 +124,7 @@ func (w *Webhooks) validateBinding(ctx context.Context, request *request, now ti
 	name := cmp.Or(request.review.Name, request.facts.Name)
 	pod, err := w.readPod(ctx, request.facts.Namespace, name)
 	if err != nil {
-		return failed(fmt.Sprintf("curfew could not read Pod %q, which the Binding changes", name), err)
+		return w.failed(request.review, fmt.Sprintf("curfew could not read Pod %q, which the Binding changes", name), err)
 	}
 	if uid, _, _ := unstructured.NestedString(pod, "metadata", "uid"); uid != string(request.facts.UID) {
 		return untouched() // The API server refuses the Binding.

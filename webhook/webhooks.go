@@ -2,9 +2,8 @@ package webhook
 
 import (
 	"context"
-	"fmt"
 	"net/http"
-	"runtime/debug"
+	"runtime"
 	"slices"
 	"time"
 
@@ -13,17 +12,15 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/cache"
-	"k8s.io/klog/v2"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/expression"
 	"curfew.dev/curfew/policy/platform"
 	"curfew.dev/curfew/policy/rules"
 	"curfew.dev/curfew/policy/v1alpha1"
-	"curfew.dev/curfew/webhook/wire"
 )
 
 // New checks the options, registers the metrics and returns the webhooks.
@@ -54,7 +51,8 @@ func New(options Options) (*Webhooks, error) {
 			Controller: options.Controller, ControllerUser: options.ControllerUser, ControllerAccounts: options.ControllerAccounts,
 		},
 		evaluating:  defaultEvaluating,
-		load:        newLoad(options.MaxReview, options.Memory),
+		compiling:   semaphore.NewWeighted(int64(max(1, runtime.GOMAXPROCS(0)/2))),
+		load:        newLoad(options.Memory, metrics, log),
 		policyLimit: newPolicyLimit(options.CleanupPolicies, options.CleanupMaxPolicies, options.Clock),
 	}, nil
 }
@@ -62,77 +60,45 @@ func New(options Options) (*Webhooks, error) {
 // Profiles returns the profiles by which the webhooks judge at this moment.
 func (w *Webhooks) Profiles() policy.Profiles { return w.source.store.Snapshot().Profiles }
 
-// Register passes each endpoint to a server's function. They count and measure themselves.
+// Register passes each endpoint to a server's function.
 func (w *Webhooks) Register(handle func(path string, handler http.Handler)) {
-	for path, review := range w.endpoints() {
-		handle(path, w.handler(path, review))
+	for path, handler := range w.handlers() {
+		handle(path, w.load.limited(path[1:], w.guarded(path[1:], handler)))
 	}
 }
 
-func (w *Webhooks) endpoints() map[string]reviewFunc {
-	return map[string]reviewFunc{
-		PathMutate:            w.mutate,
-		PathValidate:          w.validate,
-		PathMutateNamespace:   w.mutateNamespace,
-		PathValidateNamespace: w.validateNamespace,
-		PathValidatePolicy:    w.validatePolicy,
+func (w *Webhooks) handlers() map[string]admission.Handler {
+	return map[string]admission.Handler{
+		PathMutate:            mutator{w},
+		PathValidate:          validator{w},
+		PathMutateNamespace:   namespaceMutator{w},
+		PathValidateNamespace: namespaceValidator{w},
+		PathValidatePolicy:    policyValidator{w},
 	}
 }
 
-func (w *Webhooks) handler(path string, review reviewFunc) *handler {
-	return &handler{webhooks: w, name: path[1:], review: review}
-}
-
-// reviewFunc answers one decoded request at the instant now.
-type reviewFunc func(ctx context.Context, request *request, now time.Time) answer
-
-// handler does the work that all endpoints share: it reads the clock, decodes, recovers, counts and
-// logs errors.
-type handler struct {
-	webhooks *Webhooks
-	// name of the endpoint in metrics.
-	name   string
-	review reviewFunc
-}
-
-// handle answers a review.
-func (h *handler) handle(ctx context.Context, review *wire.Review) answer {
-	start := h.webhooks.settings.Clock.Now()
-	out := h.answer(ctx, review, start)
-	out.response.UID = types.UID(review.UID)
-	if out.err != nil {
-		h.webhooks.log.Error(out.err, "request could not be reviewed", "webhook", h.name, "operation", review.Operation,
-			"kind", kindOf(review).String(), "object", klog.KRef(review.Namespace, review.Name), "requestID", review.UID)
-	}
-	h.webhooks.metrics.reviewed(h.name, h.kindLabel(review), review.Operation, out.outcome, h.webhooks.settings.Clock.Now().Sub(start))
-	return out
-}
-
-// answer turns a panic into an error, which neither denies the request nor ends the process (S8).
-func (h *handler) answer(ctx context.Context, review *wire.Review, now time.Time) (out answer) {
-	defer func() {
-		if reason := recover(); reason != nil {
-			out = failed("curfew failed while it reviewed the request", fmt.Errorf("panic: %v\n%s", reason, debug.Stack()))
-		}
-	}()
-	if !h.webhooks.reaches(review) {
+// handle decodes a request, and has it answered at one instant unless it cannot concern Curfew.
+func (w *Webhooks) handle(ctx context.Context, review *admission.Request,
+	answer func(context.Context, *request, time.Time) admission.Response) admission.Response {
+	if !w.reaches(review) {
 		return untouched()
 	}
-	ctx, end := h.webhooks.limited(requestedBy(ctx, review.Username))
+	now := w.settings.Clock.Now()
+	ctx, end := w.limited(ctx)
 	defer end()
-	request, err := h.webhooks.decode(ctx, review)
+	request, err := w.decode(ctx, review)
 	if err != nil {
 		return invalid(err)
 	}
 	if !request.reviewed() {
 		return untouched()
 	}
-	return h.review(ctx, request, now)
+	return answer(ctx, request, now)
 }
 
 // reaches reports whether a request is about one of the namespaces that the webhooks work in. The
 // configuration of an administrator may send others.
-func (w *Webhooks) reaches(review *wire.Review) bool {
+func (w *Webhooks) reaches(review *admission.Request) bool {
 	namespace := review.Namespace
 	if kindOf(review).GroupKind() == namespaceKind.GroupKind() {
 		namespace = review.Name
@@ -141,10 +107,10 @@ func (w *Webhooks) reaches(review *wire.Review) bool {
 }
 
 // kindLabel bounds the metric: anyone who reaches the port can make up kinds.
-func (h *handler) kindLabel(review *wire.Review) schema.GroupKind {
+func (w *Webhooks) kindLabel(review *admission.Request) schema.GroupKind {
 	kind := kindOf(review)
-	if _, ok := h.webhooks.Profiles()[kind.GroupKind()]; ok || kind.GroupKind() == namespaceKind.GroupKind() ||
-		kind.Group == v1alpha1.GroupVersion.Group && h.webhooks.compiles(kind.Kind) {
+	if _, ok := w.Profiles()[kind.GroupKind()]; ok || kind.GroupKind() == namespaceKind.GroupKind() ||
+		kind.Group == v1alpha1.GroupVersion.Group && w.compiles(kind.Kind) {
 		return kind.GroupKind()
 	}
 	return otherKind
@@ -152,11 +118,11 @@ func (h *handler) kindLabel(review *wire.Review) schema.GroupKind {
 
 // decode reads the objects of a request. Only CREATE and UPDATE are reviewed; other operations have
 // no facts.
-func (w *Webhooks) decode(ctx context.Context, review *wire.Review) (*request, error) {
+func (w *Webhooks) decode(ctx context.Context, review *admission.Request) (*request, error) {
 	out := &request{
 		review:    review,
-		operation: admissionv1.Operation(review.Operation),
-		user:      rules.User{Name: review.Username},
+		operation: review.Operation,
+		user:      rules.User{Name: review.UserInfo.Username},
 		kind:      kindOf(review),
 		resource:  review.Resource,
 	}
@@ -168,11 +134,11 @@ func (w *Webhooks) decode(ctx context.Context, review *wire.Review) (*request, e
 		profile.Resource = out.resource.Resource
 	}
 	var err error
-	if out.object, out.facts, err = out.read(ctx, profile, "request.object", &review.Object); err != nil {
+	if out.object, out.facts, err = out.read(ctx, profile, "request.object", review.Object.Raw); err != nil {
 		return nil, err
 	}
 	if out.operation == admissionv1.Update {
-		out.old, out.oldFacts, err = out.read(ctx, profile, "request.oldObject", &review.Old)
+		out.old, out.oldFacts, err = out.read(ctx, profile, "request.oldObject", review.OldObject.Raw)
 	}
 	return out, err
 }
@@ -182,8 +148,8 @@ func (w *Webhooks) decode(ctx context.Context, review *wire.Review) (*request, e
 // Source returns the state of the cluster that the webhooks judge by.
 func (w *Webhooks) Source() platform.Source { return w.source }
 
-// Busy reports whether a large review is under way. The HTTP API then refuses requests.
-func (w *Webhooks) Busy() bool { return w.load.large.Load() > 0 }
+// Busy reports whether reviews take most of their memory. The HTTP API then refuses requests.
+func (w *Webhooks) Busy() bool { return w.load.busy() }
 
 // RuleOptions returns the settings of the rules.
 func (w *Webhooks) RuleOptions() rules.Options { return w.options }
@@ -192,11 +158,10 @@ func (w *Webhooks) RuleOptions() rules.Options { return w.options }
 // object. The cluster is not asked if the rules do not need it, nor about deleting if the profile
 // does not name the resource.
 func (w *Webhooks) Access(ctx context.Context, user authenticationv1.UserInfo, review *rules.Request) (rules.Access, error) {
-	ctx = requestedBy(ctx, user.Username)
-	profile, who := review.Facts.Profile, func() (authenticationv1.UserInfo, error) { return user, nil }
+	profile := review.Facts.Profile
 	if profile.Resource == "" {
-		return rules.Access{Policies: w.mayUpdate(ctx, rules.ProtectionDeniedBy(review), who)}, nil
+		return rules.Access{Policies: w.mayUpdate(ctx, rules.ProtectionDeniedBy(review), user)}, nil
 	}
 	resource := metav1.GroupVersionResource{Group: profile.Kind.Group, Version: profile.Kind.Version, Resource: profile.Resource}
-	return w.access(ctx, review, resource, who)
+	return w.access(ctx, review, resource, user)
 }

@@ -89,6 +89,15 @@ type world struct {
 
 func newWorld(t testing.TB, change ...func(*Options)) *world {
 	t.Helper()
+	w := serving(t, change...)
+	w.server = httptest.NewTLSServer(w.mux)
+	t.Cleanup(w.server.Close)
+	return w
+}
+
+// serving is a world without a server.
+func serving(t testing.TB, change ...func(*Options)) *world {
+	t.Helper()
 	w := &world{
 		clock:    &steppingClock{now: t0},
 		registry: prometheus.NewRegistry(),
@@ -119,8 +128,6 @@ func newWorld(t testing.TB, change ...func(*Options)) *world {
 	}
 	w.mux = http.NewServeMux()
 	w.webhooks.Register(w.mux.Handle)
-	w.server = httptest.NewTLSServer(w.mux)
-	t.Cleanup(w.server.Close)
 	return w
 }
 

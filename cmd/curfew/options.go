@@ -37,7 +37,7 @@ type options struct {
 	dryRun, kyvernoLabel, builtinProfiles, metricsSecure  bool
 
 	// The webhooks, their server and the HTTP API.
-	host, warnBelow, maxReviewSize, expiredLabels             string
+	host, warnBelow, expiredLabels                            string
 	apiAddr, httpAPIAudience                                  string
 	port                                                      int
 	requireDelete, strictLabels                               bool
@@ -80,7 +80,7 @@ const controllerAccount, cleanupAccount = "curfew-controller", "curfew-cleanup"
 func defaultOptions() *options {
 	return &options{
 		namespace: "curfew-system", propagation: string(metav1.DeletePropagationBackground), healthAddr: ":8081", metricsAddr: ":8080",
-		nativeTTL: "on", port: 9443, warnBelow: "60s", expiredLabels: "deny", maxReviewSize: "40Mi",
+		nativeTTL: "on", port: 9443, warnBelow: "60s", expiredLabels: "deny",
 		enable: triggerNames(), builtinProfiles: true, leaderElect: true, protect: judging.DefaultProtect(),
 		relistEvery: feed.DefaultRelistEvery, stuckAfter: engine.DefaultStuckAfter, cleanupMinInterval: 5 * time.Minute, cleanupMaxPolicies: 20,
 		cleanupReportBytes: "64Mi", leaseName: "curfew-controller", leaseDuration: 15 * time.Second, gracePeriod: 10 * time.Second,
@@ -123,8 +123,6 @@ func (o *options) addWebhook(flags *pflag.FlagSet) {
 		"deny a TTL, and whatever else has Curfew delete an object, to users who may not delete it themselves, instead of warning")
 	flags.StringSliceVar(&o.controllerAccounts, "controller-accounts", o.controllerAccounts, "user names of controllers, besides those "+
 		"that KindProfiles name: what they create for an owner is admitted with a warning where a rule would deny it")
-	flags.StringVar(&o.maxReviewSize, "max-review-size", o.maxReviewSize,
-		"largest request from the API server that is reviewed; a larger one is denied")
 	flags.BoolVar(&o.strictLabels, "strict-labels", o.strictLabels, "deny a TTL label that cannot be read, instead of warning")
 	flags.StringVar(&o.expiredLabels, "expired-labels", o.expiredLabels,
 		"deny a TTL label that is expired when it is set, or warn: Curfew then deletes the object at once")
@@ -262,13 +260,10 @@ func (o *options) checks() []check {
 
 func (o *options) checkWebhook() []check {
 	_, noDuration := lifetime.ParseDuration(o.warnBelow)
-	review, err := resource.ParseQuantity(o.maxReviewSize)
 	return []check{
 		{"expired-labels", o.expiredLabels, o.expiredLabels != "deny" && o.expiredLabels != "warn", "give deny or warn"},
 		{"port", o.port, o.port < 1 || o.port > 65535, "give a port from 1 to 65535"},
 		{"warn-below", o.warnBelow, noDuration != nil, fmt.Sprint(noDuration)},
-		{"max-review-size", o.maxReviewSize, err != nil || review.Value() < 1<<20 || review.Value() > 1<<30,
-			"give a size from 1Mi to 1Gi, such as 40Mi"},
 		{"api-addr", o.apiAddr, o.apiAddr != "" && badAddress(o.apiAddr), anAddress},
 		{"certificates", o.certificates, o.certificates != selfManaged && o.certificates != certManager, "give self-managed or cert-manager"},
 		{"certificate-dir", o.certificateDir, o.certificates == certManager && o.certificateDir == "",

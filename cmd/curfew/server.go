@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"slices"
 	"sync/atomic"
@@ -20,11 +19,8 @@ import (
 	"curfew.dev/curfew/webhook/api"
 )
 
-// addServer serves the webhooks through the mux of controller-runtime's webhook server, which
-// counts and measures requests. The listener is ours: that server allows 32 seconds and 1 MiB for a
-// header and has no other deadline, so that anyone who reaches the port could exhaust the process
-// (S9), and it cancels the requests under way when it stops.
-func (a *admission) addServer(ctx context.Context) error {
+// addServer serves the webhooks on controller-runtime's webhook server.
+func (a *admission) addServer(context.Context) error {
 	config := a.certificate.Clone()
 	// API servers use HTTP/1.1 with a webhook behind a Service, whatever that offers (kubernetes
 	// issue 75791).
@@ -35,14 +31,25 @@ func (a *admission) addServer(ctx context.Context) error {
 			return fmt.Errorf("--client-ca-file=%s: %w", file, err)
 		}
 	}
-	routes := ctrlwebhook.NewServer(ctrlwebhook.Options{})
-	a.handlers.Register(routes.Register)
-	address := net.JoinHostPort(a.options.host, fmt.Sprint(a.options.port))
-	listener, err := api.ListenTLS(ctx, address, a.drain.closing(routes.WebhookMux()), config)
-	if err != nil {
-		return err
+	a.server = ctrlwebhook.NewServer(ctrlwebhook.Options{
+		Host: a.options.host, Port: a.options.port, TLSOpts: []func(*tls.Config){func(server *tls.Config) {
+			server.MinVersion, server.NextProtos = config.MinVersion, config.NextProtos
+			server.GetCertificate, server.GetConfigForClient = config.GetCertificate, config.GetConfigForClient
+		}},
+	})
+	a.handlers.Register(func(path string, handler http.Handler) { a.server.Register(path, a.drain.closing(handler)) })
+	return a.mgr.Add(a.server)
+}
+
+// started reports whether the server answers. It asks until it has: with --client-ca-file each
+// question is a handshake that fails, and is logged.
+func (a *admission) started(context.Context) error {
+	if a.answers.Load() {
+		return nil
 	}
-	return a.mgr.Add(listener)
+	err := a.server.StartedChecker()(nil)
+	a.answers.Store(err == nil)
+	return err
 }
 
 // maxConnections bounds the connections of /metrics, and of the HTTP API. Anyone who reaches a port

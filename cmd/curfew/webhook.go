@@ -6,11 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"sync/atomic"
 
-	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/client-go/metadata"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
+	ctrlwebhook "sigs.k8s.io/controller-runtime/pkg/webhook"
 
 	"curfew.dev/curfew/certs"
 	"curfew.dev/curfew/controller/coverage"
@@ -34,6 +35,8 @@ type admission struct {
 	certificate *tls.Config
 	builtin     *platform.Snapshot // without anything of the cluster
 	handlers    *webhook.Webhooks
+	server      ctrlwebhook.Server
+	answers     atomic.Bool
 }
 
 // addWebhook wires certificate → TLS server → handlers, and returns the checks that must pass
@@ -78,10 +81,6 @@ func (a *admission) addHandlers(context.Context) error {
 	if err != nil {
 		return err
 	}
-	maxReview, err := resource.ParseQuantity(a.options.maxReviewSize)
-	if err != nil {
-		return fmt.Errorf("--max-review-size=%s: %w", a.options.maxReviewSize, err)
-	}
 	objects, err := follow.NewObjects(a.config)
 	if err != nil {
 		return err
@@ -108,7 +107,7 @@ func (a *admission) addHandlers(context.Context) error {
 		RequireDelete:  a.options.requireDelete, StrictLabels: a.options.strictLabels, WarnExpired: a.options.expiredLabels == "warn",
 		KyvernoLabel: a.options.kyvernoLabel, ControllerAccounts: a.options.controllerAccounts,
 		CleanupInterval: a.options.cleanupMinInterval, CleanupMaxPolicies: a.options.cleanupMaxPolicies, CleanupPolicies: policies,
-		MaxReview: maxReview.Value(), Memory: memoryLimit(),
+		Memory:     memoryLimit(),
 		Controller: judging.Surroundings{Protect: a.options.protected(), DryRun: a.options.dryRun, Off: a.options.triggers(false)},
 		Logger:     a.log.WithName("webhook"),
 	})
@@ -132,6 +131,7 @@ func (a *admission) reviews() *webhook.CachedReviews {
 func (a *admission) ready() []api.Check {
 	return []api.Check{
 		a.drain.check(),
+		{Name: "webhook-server", Probe: a.started},
 		{Name: "certificate", Probe: func(context.Context) error {
 			if !a.certificates.Ready() {
 				return errors.New("no serving certificate yet, or the API server has not been told whom to trust")

@@ -3,8 +3,6 @@ package main
 import (
 	"context"
 	"crypto/tls"
-	"encoding/json"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -13,13 +11,9 @@ import (
 	"net/http/httptest"
 	"runtime"
 	"strconv"
-	"time"
 
 	"github.com/go-logr/logr"
-	admissionv1 "k8s.io/api/admission/v1"
 	batchv1 "k8s.io/api/batch/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/utils/ptr"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
@@ -56,19 +50,15 @@ func runAnswer(ctx context.Context, args []string, _ io.Writer) error {
 	if err := fs.Parse(args); err != nil {
 		return err
 	}
-	// As an API server talks to a webhook behind a Service, whatever that offers.
-	config := &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}, Certificates: []tls.Certificate{answerCertificate()}}
-	mux := http.NewServeMux()
-	mux.HandleFunc(metricsPath, mallocs)
+	hook := &admission.Webhook{Handler: admission.HandlerFunc(func(context.Context, admission.Request) admission.Response { return admission.Allowed("") })}
 	switch *kind {
 	case answerNoop:
-		mux.HandleFunc(mutatePath, allow)
-		return serveBare(ctx, *address, mux, config)
 	case answerTyped:
-		return serveTyped(ctx, *address, mux, config)
+		hook = admission.WithDefaulter(clientgoscheme.Scheme, typedDefaulter{})
 	default:
 		return fmt.Errorf("--kind %q: give %s or %s", *kind, answerNoop, answerTyped)
 	}
+	return serveHook(ctx, *address, hook)
 }
 
 // answerCertificate is a self-signed certificate for loopback. Connections are reused, so the kind of
@@ -79,21 +69,10 @@ func answerCertificate() tls.Certificate {
 	return server.TLS.Certificates[0]
 }
 
-// serveBare is net/http and nothing else.
-func serveBare(ctx context.Context, address string, mux *http.ServeMux, config *tls.Config) error {
-	server := &http.Server{Addr: address, Handler: mux, TLSConfig: config, ReadHeaderTimeout: 10 * time.Second}
-	go func() {
-		<-ctx.Done()
-		_ = server.Close()
-	}()
-	if err := server.ListenAndServeTLS("", ""); err != nil && !errors.Is(err, http.ErrServerClosed) {
-		return fmt.Errorf("serve: %w", err)
-	}
-	return nil
-}
-
-// serveTyped is controller-runtime's server with its typed defaulter.
-func serveTyped(ctx context.Context, address string, mux *http.ServeMux, config *tls.Config) error {
+// serveHook is controller-runtime's server with a webhook of its own.
+func serveHook(ctx context.Context, address string, hook http.Handler) error {
+	mux, certificate := http.NewServeMux(), answerCertificate()
+	mux.HandleFunc(metricsPath, mallocs)
 	host, text, err := net.SplitHostPort(address)
 	if err != nil {
 		return fmt.Errorf("--addr %q: %w", address, err)
@@ -104,33 +83,15 @@ func serveTyped(ctx context.Context, address string, mux *http.ServeMux, config 
 	}
 	ctrllog.SetLogger(logr.Discard())
 	server := ctrlwebhook.NewServer(ctrlwebhook.Options{Host: host, Port: port, WebhookMux: mux, TLSOpts: []func(*tls.Config){func(c *tls.Config) {
-		c.MinVersion, c.NextProtos = config.MinVersion, config.NextProtos
-		c.GetCertificate = func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return &config.Certificates[0], nil }
+		// As an API server talks to a webhook behind a Service, whatever that offers.
+		c.MinVersion, c.NextProtos = tls.VersionTLS12, []string{"http/1.1"}
+		c.GetCertificate = func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return &certificate, nil }
 	}}})
-	server.Register(mutatePath, admission.WithDefaulter(clientgoscheme.Scheme, typedDefaulter{}))
+	server.Register(mutatePath, hook)
 	if err := server.Start(ctx); err != nil {
 		return fmt.Errorf("serve: %w", err)
 	}
 	return nil
-}
-
-// allow says "allowed" to whatever it is asked, and reads no more than it needs for that. It is the
-// least that a webhook in Go can do with what Go comes with.
-func allow(w http.ResponseWriter, r *http.Request) {
-	var review struct {
-		Request struct {
-			UID types.UID `json:"uid"`
-		} `json:"request"`
-	}
-	if err := json.NewDecoder(r.Body).Decode(&review); err != nil {
-		http.Error(w, err.Error(), http.StatusBadRequest)
-		return
-	}
-	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(admissionv1.AdmissionReview{
-		TypeMeta: metav1.TypeMeta{APIVersion: "admission.k8s.io/v1", Kind: "AdmissionReview"},
-		Response: &admissionv1.AdmissionResponse{UID: review.Request.UID, Allowed: true},
-	})
 }
 
 // typedDefaulter is the simple default as one writes it with controller-runtime.

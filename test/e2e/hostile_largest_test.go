@@ -32,7 +32,7 @@ func TestHostileLargest(t *testing.T) {
 		s.refusesHostile(what, s.creation(s.jobsPath(), job("long", annotated(wellknown.AnnotationTTLFailed, value))), wellknown.AnnotationTTLFailed)
 	}
 	for _, size := range []int{1_400_000, 2_000_000, 2_900_000} {
-		s.refusesHostile(fmt.Sprint(size, " bytes"), s.creation(s.jobsPath(), job("large", native(tooLong), filled(size))), ttl)
+		s.refusesHostile(fmt.Sprint(size, " bytes"), s.creation(s.jobsPath(), job("large", native(tooLong), filled(size))), "more than 7340031 bytes")
 	}
 	s.answersOthers()
 }
@@ -42,7 +42,7 @@ func TestHostileLargest(t *testing.T) {
 func TestHostileFlood(t *testing.T) {
 	heavy(t)
 	s := bounded(t)
-	large := s.creation(s.jobsPath(), job("large", native(tooLong), filled(2_000_000)))
+	large := s.creation(s.jobsPath(), job("large", native(tooLong), filled(1_200_000)))
 	var flood sync.WaitGroup
 	for range 16 {
 		flood.Go(func() {

@@ -22,8 +22,9 @@ func filled(size int) func(*batchv1.Job) {
 func TestHostileSize(t *testing.T) {
 	s := bounded(t)
 	const ttl = "spec.ttlSecondsAfterFinished"
-	s.refusesHostile("a Job of 1.2 MB", s.creation(s.jobsPath(), job("large", native(tooLong), filled(1_240_000))), ttl)
-	created := s.send(s.creation(s.jobsPath(), job("large", native(time.Hour), filled(620_000), byTest)))
+	s.refusesHostile("a Job of 1.2 MB", s.creation(s.jobsPath(), job("large", native(tooLong), filled(1_200_000))), ttl)
+	s.refusesHostile("a larger one", s.creation(s.jobsPath(), job("large", native(time.Hour), filled(1_240_000))), "more than 7340031 bytes")
+	created := s.send(s.creation(s.jobsPath(), job("large", native(time.Hour), filled(590_000), byTest)))
 	if created.code != http.StatusCreated {
 		t.Fatalf("create a large Job: %s", created)
 	}

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/client-go/metadata"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/cleanup"
@@ -35,8 +36,16 @@ func (w *Webhooks) compiles(kind string) bool {
 	return kind == "LifecyclePolicy" || kind == "KindProfile" || kind == cleanupKind || kind == clusterCleanupKind || kind == tallyKind
 }
 
+// policyValidator asks the rules about Curfew's own kinds.
+type policyValidator struct{ *Webhooks }
+
+// Handle implements [admission.Handler].
+func (v policyValidator) Handle(ctx context.Context, review admission.Request) admission.Response {
+	return v.handle(ctx, &review, v.validatePolicy)
+}
+
 // validatePolicy asks the rules about a policy, KindProfile or PodTally.
-func (w *Webhooks) validatePolicy(ctx context.Context, request *request, now time.Time) answer {
+func (w *Webhooks) validatePolicy(ctx context.Context, request *request, now time.Time) admission.Response {
 	kind := request.facts.Profile.Kind
 	if request.facts.Deleting || kind.Group != wellknown.Group || !w.compiles(kind.Kind) {
 		return untouched()
@@ -77,7 +86,7 @@ const compileTimeout = 2500 * time.Millisecond
 var errCompiling = fmt.Errorf("no answer within %s, since many policies are compiled", compileTimeout)
 
 // uncompiled answers a review whose objects could not be compiled.
-func uncompiled(err error) answer {
+func uncompiled(err error) admission.Response {
 	if errors.Is(err, errCompiling) {
 		return unanswered("curfew could not compile the expressions in time", err)
 	}
@@ -97,13 +106,12 @@ func compileBoth[T, P any](ctx context.Context, w *Webhooks, request *request, c
 	errs, oldErrs field.ErrorList, err error) {
 	ctx, cancel := context.WithTimeout(ctx, compileTimeout)
 	defer cancel()
-	release, ok := w.load.take(ctx, w.load.compiling, 1)
-	if !ok {
+	if w.compiling.Acquire(ctx, 1) != nil {
 		return now, old, nil, nil, errCompiling
 	}
 	result := make(chan compiled[P], 1)
 	go func() {
-		defer release() // Also if no one waits any longer.
+		defer w.compiling.Release(1) // Also if no one waits any longer.
 		result <- compileNow(request, compile)
 	}()
 	select {
@@ -121,12 +129,12 @@ func compileNow[T, P any](request *request, compile func(*T) (P, field.ErrorList
 		}
 	}()
 	object, before := new(T), new(T)
-	if out.err = json.Unmarshal([]byte(request.review.Object.Raw), object); out.err != nil {
+	if out.err = json.Unmarshal(request.review.Object.Raw, object); out.err != nil {
 		out.err = fmt.Errorf("request.object: %w", out.err)
 		return out
 	}
 	if request.old != nil {
-		if out.err = json.Unmarshal([]byte(request.review.Old.Raw), before); out.err != nil {
+		if out.err = json.Unmarshal(request.review.OldObject.Raw, before); out.err != nil {
 			out.err = fmt.Errorf("request.oldObject: %w", out.err)
 			return out
 		}
@@ -146,7 +154,7 @@ const (
 )
 
 // validateCleanup asks the rules about a cleanup policy.
-func (w *Webhooks) validateCleanup(ctx context.Context, request *request) answer {
+func (w *Webhooks) validateCleanup(ctx context.Context, request *request) admission.Response {
 	review := &rules.CleanupRequest{Options: w.options}
 	compiled, before, errs, oldErrs, err := w.compileCleanup(ctx, request)
 	if err != nil {
@@ -171,11 +179,7 @@ func (w *Webhooks) validateCleanup(ctx context.Context, request *request) answer
 	}
 	ctx, cancel := context.WithTimeout(ctx, accessTimeout)
 	defer cancel()
-	author, err := request.review.UserInfo()
-	if err == nil {
-		review.AuthorLacks, err = w.lacks(ctx, author, compiled, access)
-	}
-	if err != nil { // An error would let the policy pass where the webhook fails open.
+	if review.AuthorLacks, err = w.lacks(ctx, request.review.UserInfo, compiled, access); err != nil { // An error would let the policy pass where the webhook fails open.
 		w.log.Error(err, "access reviews of the author of a cleanup policy", "policy", compiled.ID())
 		return unanswered("curfew could not find out in time whether you may delete what the policy matches", err)
 	}
@@ -325,7 +329,7 @@ func (l *policyLimit) count(ctx context.Context, namespace, selector string) (in
 }
 
 // validateTally asks the rules about a PodTally.
-func (w *Webhooks) validateTally(ctx context.Context, request *request) answer {
+func (w *Webhooks) validateTally(ctx context.Context, request *request) admission.Response {
 	review := &rules.TallyRequest{Options: w.options, Outer: w.source.store.Snapshot().BoundingKind(policy.PodProfile.Kind.GroupKind())}
 	var err error
 	review.Tally, review.Old, review.Errors, review.OldErrors, err = compileBoth(ctx, w, request,
@@ -337,7 +341,7 @@ func (w *Webhooks) validateTally(ctx context.Context, request *request) answer {
 		return uncompiled(err)
 	}
 	if review.Namespace, err = w.source.Namespace(ctx, request.facts.Namespace); err != nil {
-		return unreadable(request.facts, err)
+		return w.unreadable(request, err)
 	}
 	if w.source.tallies != nil {
 		review.Others, _ = w.source.tallies.In(request.facts.Namespace) // The rule about them only warns.
@@ -352,11 +356,8 @@ func (w *Webhooks) validateTally(ctx context.Context, request *request) answer {
 	if w.settings.Access != nil && review.SetsTTL() {
 		ctx, cancel := context.WithTimeout(ctx, accessTimeout)
 		defer cancel()
-		author, err := request.review.UserInfo()
-		if err == nil {
-			review.Author, err = w.ask(ctx, author, authorizationv1.ResourceAttributes{Namespace: request.facts.Namespace, Version: "v1",
-				Resource: "pods"})
-		}
+		review.Author, err = w.ask(ctx, request.review.UserInfo, authorizationv1.ResourceAttributes{Namespace: request.facts.Namespace, Version: "v1",
+			Resource: "pods"})
 		if err != nil && w.options.RequireDelete {
 			return unanswered("curfew could not find out in time whether you may delete Pods", err)
 		}

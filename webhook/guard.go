@@ -1,0 +1,124 @@
+package webhook
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"runtime/debug"
+
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+	admissionv1 "k8s.io/api/admission/v1"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+)
+
+// guarded serves a handler as an [admission.Webhook] whose errors are no denials (S8). The API server
+// treats an AdmissionReview with allowed=false under a 200 as a rejection, whatever its code
+// (apiserver, webhook/{mutating,validating}/dispatcher.go). Only if the call fails does it ask its
+// failure policy, so an error has the HTTP status of one.
+func (w *Webhooks) guarded(name string, handler admission.Handler) http.Handler {
+	hook := &admission.Webhook{Handler: counted{w, name, handler}, LogConstructor: quiet}
+	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		out := &guard{ResponseWriter: rw}
+		hook.ServeHTTP(out, r.WithContext(context.WithValue(r.Context(), guardKey{}, out)))
+		if out.status == 0 { // No handler was asked: the library could not read the review.
+			w.load.refuse(rw, r, name, out.why())
+		}
+	})
+}
+
+// quiet is the library's logger: anyone who reaches the port could fill the log. [Webhooks.failed]
+// writes errors.
+func quiet(logr.Logger, *admission.Request) logr.Logger { return logr.Discard() }
+
+// guardKey is the key under which a context has the guard of its request.
+type guardKey struct{}
+
+// guard writes an answer with its HTTP status, and holds one back that no handler gave.
+type guard struct {
+	http.ResponseWriter
+	status int
+	held   []byte
+}
+
+// Write implements [http.ResponseWriter].
+func (g *guard) Write(p []byte) (int, error) {
+	if g.status == 0 {
+		g.held = append(g.held, p...)
+		return len(p), nil
+	}
+	g.Header().Set("Content-Type", "application/json")
+	g.WriteHeader(g.status)
+	return g.ResponseWriter.Write(p)
+}
+
+// errUnread is for a body that is no review at all, and errDepth is what the library says of one that
+// is nested more than ten thousand deep.
+var (
+	errUnread = errors.New("the body is no AdmissionReview of admission.k8s.io/v1 with a request.uid")
+	errDepth  = errors.New("exceeded max depth")
+)
+
+// why returns why the library could not read a review.
+func (g *guard) why() error {
+	var review admissionv1.AdmissionReview
+	if json.Unmarshal(bytes.TrimSpace(g.held), &review) != nil || review.Response == nil || review.Response.Result == nil {
+		return errUnread
+	}
+	return errors.New(review.Response.Result.Message)
+}
+
+// counted recovers, counts and measures.
+type counted struct {
+	*Webhooks
+	name    string
+	handler admission.Handler
+}
+
+// Handle implements [admission.Handler].
+func (c counted) Handle(ctx context.Context, review admission.Request) (out admission.Response) {
+	timer := prometheus.NewTimer(c.metrics.latency.WithLabelValues(c.name))
+	guard, _ := ctx.Value(guardKey{}).(*guard)
+	guard.status = http.StatusInternalServerError // of an answer that the library makes of a panic below
+	defer func() {
+		if reason := recover(); reason != nil {
+			out = c.failed(&review, "curfew failed while it reviewed the request", fmt.Errorf("panic: %v\n%s", reason, debug.Stack()))
+		}
+		timer.ObserveDuration()
+		kind := c.kindLabel(&review)
+		c.metrics.reviews.WithLabelValues(c.name, operationLabel(review.Operation), kind.Group, kind.Kind, string(outcomeOf(&out))).Inc()
+		if guard.status = http.StatusOK; !out.Allowed && out.AuditAnnotations == nil {
+			guard.status = int(out.Result.Code)
+		}
+	}()
+	if review.UID == "" { // The API server would ignore a denial.
+		return invalid(errUnread)
+	}
+	return c.handler.Handle(ctx, review)
+}
+
+// outcomeOf is the outcome of an answer: its audit annotation, or what its code says.
+func outcomeOf(out *admission.Response) outcome {
+	switch {
+	case out.AuditAnnotations != nil:
+		return outcome(out.AuditAnnotations[auditDecision])
+	case out.Allowed:
+		return outcomeAllowed
+	case out.Result.Code == http.StatusBadRequest:
+		return outcomeInvalid
+	default:
+		return outcomeError
+	}
+}
+
+// operationLabel bounds the metric, as kindLabel does.
+func operationLabel(operation admissionv1.Operation) string {
+	switch operation {
+	case admissionv1.Create, admissionv1.Update, admissionv1.Delete, admissionv1.Connect:
+		return string(operation)
+	}
+	return "other"
+}
