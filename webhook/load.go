@@ -6,7 +6,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"io"
 	"net/http"
 	"regexp"
@@ -64,7 +63,8 @@ func (l *load) limited(name string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), reviewTimeout)
 		defer cancel()
-		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(reviewTimeout))
+		until, _ := ctx.Deadline()
+		_ = http.NewResponseController(w).SetReadDeadline(until)
 		body := bufio.NewReaderSize(r.Body, 1<<10)
 		head, _ := body.Peek(1 << 10)
 		r = r.WithContext(context.WithValue(ctx, headKey{}, uidOf(head)))
@@ -112,7 +112,7 @@ func uidOf(head []byte) types.UID {
 
 // refuse answers a review that could not be read.
 func (l *load) refuse(w http.ResponseWriter, r *http.Request, name string, why error) {
-	if errors.Is(r.Context().Err(), context.DeadlineExceeded) {
+	if until, _ := r.Context().Deadline(); !time.Now().Before(until) {
 		l.deny(w, r, name, throttled())
 		return
 	}

@@ -19,6 +19,7 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kruntime "k8s.io/apimachinery/pkg/runtime"
+	ctrlwebhook "sigs.k8s.io/controller-runtime/pkg/webhook"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 )
 
@@ -148,6 +149,38 @@ func TestReviewsWaitForMemory(t *testing.T) {
 			t.Errorf("answered with %s", text)
 		}
 	})
+}
+
+// A body that is announced and does not come holds its memory for 3.5 seconds, also behind what
+// controller-runtime's server puts around a handler.
+func TestSilentCallersAreDenied(t *testing.T) {
+	t.Parallel()
+	w := serving(t)
+	around := ctrlwebhook.NewServer(ctrlwebhook.Options{})
+	w.webhooks.Register(around.Register)
+	server := httptest.NewTLSServer(around.WebhookMux())
+	defer server.Close()
+	body, writer := io.Pipe()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL+PathValidate, body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.ContentLength = 1 << 20
+	request.Header.Set("Content-Type", "application/json")
+	go func() { _, _ = writer.Write(large(t, 10)[:300]) }()
+	defer writer.Close()
+	response, err := server.Client().Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err != nil || response.StatusCode != http.StatusOK || !strings.Contains(string(text), `"code":429`) || !strings.Contains(string(text), `"uid":"u"`) {
+		t.Errorf("HTTP %d, %s, %v; want a denial to be tried again", response.StatusCode, text, err)
+	}
+	if !w.webhooks.load.memory.TryAcquire(w.webhooks.load.room) {
+		t.Error("the memory is still held")
+	}
 }
 
 // dense are objects that take much more memory than text.

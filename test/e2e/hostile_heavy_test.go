@@ -86,7 +86,7 @@ func TestHostileCost(t *testing.T) {
 		{"a duration of 60 kB", dry(annotated(wellknown.AnnotationTTLFailed, strings.Repeat("1s", 30_000))), http.StatusForbidden},
 		{"40,000 annotations", dry(crowded(40_000)), http.StatusCreated},
 		{"80,000 annotations", dry(crowded(80_000)), http.StatusCreated},
-		{"arguments of 2.9 MB, escaped sixfold", dry(filled(2_900_000)), http.StatusCreated},
+		{"arguments of 1.2 MB, escaped sixfold", dry(filled(1_200_000)), http.StatusCreated},
 		{"a CEL bomb in a LifecyclePolicy", bomb, http.StatusForbidden},
 	} {
 		s.send(one.request) // warm
