@@ -1,6 +1,8 @@
 package policy_test
 
 import (
+	"maps"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -16,8 +18,9 @@ import (
 )
 
 // What MultiKueue copied to this cluster took TTL, label and stamps of the manager's object along.
-// No trigger applies to it, since the manager would dispatch it again (S5). What another controller
-// manages keeps its explicit TTL, as it does in-tree.
+// No trigger applies to it, since the manager would dispatch it again (S5). Where Kueue is surely not
+// installed the label changes nothing. What another controller manages keeps its explicit TTL, as it
+// does in-tree.
 func TestMultiKueueCopiesAreKept(t *testing.T) {
 	hourAgo := noon.Add(-time.Hour)
 	job := func() *builders.JobWrapper {
@@ -58,6 +61,22 @@ func TestMultiKueueCopiesAreKept(t *testing.T) {
 		said := judging.Explain(facts, &c.scope, judging.Question{Now: noon})
 		if got := said.Obstacles(judging.Surroundings{}); len(got) == 0 || got[0].Kind != judging.ObstacleProtection || !got[0].Stops {
 			t.Errorf("%s: explain says %+v", name, got)
+		}
+		c.scope.NoMultiKueue = true
+		free, plain := judging.Explain(facts, &c.scope, judging.Question{Now: noon}), *facts
+		plain.Labels = maps.Clone(facts.Labels)
+		delete(plain.Labels, wellknown.LabelMultiKueueOrigin)
+		want := judging.Explain(&plain, &c.scope, judging.Question{Now: noon})
+		creating.NoMultiKueue = true
+		given, _ = resolution.FillIn(facts, &creating, noon)
+		wanted, _ := resolution.FillIn(&plain, &creating, noon)
+		for _, same := range [][2]any{
+			{free.ByTTL, want.ByTTL}, {free.ByLabel, want.ByLabel}, {free.ByDeadline, want.ByDeadline}, {given, wanted},
+			{free.Obstacles(judging.Surroundings{}), want.Obstacles(judging.Surroundings{})},
+		} {
+			if !reflect.DeepEqual(same[0], same[1]) {
+				t.Errorf("%s, without Kueue: %+v, want %+v", name, same[0], same[1])
+			}
 		}
 	}
 	for kind, copied := range map[schema.GroupKind]bool{

@@ -44,7 +44,7 @@ func TestNoDefault(t *testing.T) {
 		"a Volcano Job's Pod":   {policy.FactsOfPod(pod().ControlledBy("batch.volcano.sh/v1alpha1", "Job", "build").Obj()), "is owned by Job build", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := resolution.NoDefault(test.facts); got != test.why {
+			if got := resolution.NoDefault(test.facts, &resolution.Scope{}); got != test.why {
 				t.Errorf("NoDefault = %q, want %q", got, test.why)
 			}
 			effective := resolution.Resolve(test.facts, scope)

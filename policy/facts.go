@@ -8,6 +8,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	"curfew.dev/curfew/policy/lifetime"
@@ -62,12 +63,12 @@ func (f *Facts) Protected() bool {
 }
 
 // ForeignManager names a controller other than the kind's own, or in another cluster, that manages
-// the object; "" where there is none.
-func (f *Facts) ForeignManager() string {
+// the object; "" where there is none. noMultiKueue: see [Facts.MultiKueueCopy].
+func (f *Facts) ForeignManager(noMultiKueue bool) string {
 	if f.ManagedBy != "" && f.ManagedBy != f.Profile.DefaultManager {
 		return f.ManagedBy
 	}
-	if f.MultiKueueCopy() {
+	if f.MultiKueueCopy() && !noMultiKueue {
 		return "MultiKueue"
 	}
 	return ""
@@ -75,13 +76,18 @@ func (f *Facts) ForeignManager() string {
 
 // MultiKueueCopy reports whether MultiKueue copied the object, with its TTL, label and stamps, to
 // this cluster. If the copy were deleted, the manager would dispatch the object again. So no
-// trigger applies to it (S5). Anyone may write the label: it counts only for kinds that run
-// something. Custom kinds do, since MultiKueue's externalFrameworks may name any.
+// trigger applies to it (S5). Anyone may write the label: it counts for nothing where Kueue's CRD is
+// surely not served (noMultiKueue), which no object says of itself.
 func (f *Facts) MultiKueueCopy() bool {
 	_, ok := f.Labels[wellknown.LabelMultiKueueOrigin]
-	kind := f.Profile.Kind
+	return ok && MultiKueueCopies(f.Profile.Kind.GroupKind())
+}
+
+// MultiKueueCopies reports whether MultiKueue may copy objects of the kind: those that run something.
+// Custom kinds do, since its externalFrameworks may name any.
+func MultiKueueCopies(kind schema.GroupKind) bool {
 	custom := strings.Contains(kind.Group, ".") && !strings.HasSuffix(kind.Group, ".k8s.io")
-	return ok && (custom || slices.Contains([]string{"", "Job", "Pod", "StatefulSet", "Deployment"}, kind.Kind))
+	return custom || slices.Contains([]string{"", "Job", "Pod", "StatefulSet", "Deployment"}, kind.Kind)
 }
 
 // KeptCopy is the verdict on what [Facts.MultiKueueCopy] reports.

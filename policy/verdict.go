@@ -117,7 +117,7 @@ type Verdict struct {
 func Kept(reason string) Verdict { return Verdict{Action: Keep, Reason: reason} }
 
 // Untouchable is the verdict on an object that no trigger applies to; ok is false for all others.
-func (f *Facts) Untouchable() (verdict Verdict, ok bool) {
+func (f *Facts) Untouchable(noMultiKueue bool) (verdict Verdict, ok bool) {
 	switch {
 	case f.Deleting:
 		return Kept("is being deleted already"), true
@@ -125,7 +125,7 @@ func (f *Facts) Untouchable() (verdict Verdict, ok bool) {
 		return Kept(fmt.Sprintf("is protected by annotation %s", wellknown.AnnotationProtect)), true
 	case f.CurfewsOwn():
 		return Kept("is part of Curfew"), true
-	case f.MultiKueueCopy():
+	case f.MultiKueueCopy() && !noMultiKueue:
 		return KeptCopy(), true
 	}
 	return Verdict{}, false

@@ -228,6 +228,7 @@ func (c *controller) connect() {
 	c.platform.Platform.Tallies.OnChange(func(namespace string) { c.feeds.RejudgePods(namespace, "", false) })
 	c.policies.OnChange(c.feeds.RejudgeKinds)
 	c.policies.OnChange(func(func(schema.GroupKind) bool) { c.coverage.Again() })
+	c.platform.Platform.OnNoKueue = func() { c.feeds.RejudgeKinds(policy.MultiKueueCopies) }
 	c.platform.Platform.OnKinds(c.coverage.Again)
 	c.platform.Platform.Runtimes.OnChange(func(schema.GroupVersionResource, string) { c.coverage.Again() })
 	if c.labels != nil {

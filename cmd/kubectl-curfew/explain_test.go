@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -196,6 +197,19 @@ func TestFate(t *testing.T) {
 		"Curfew's own": {objects: []string{strings.Replace(secret("creationTimestamp: 2026-12-24T09:00:00Z, labels: {curfew.dev/ttl: 3d}"), "namespace: foo", "namespace: curfew-system", 1)},
 			says: []string{"\n   protection   "}, lacks: []string{"# take"}},
 	})
+}
+
+// TestMultiKueueLabel: the label of MultiKueue's copies keeps an object only where Kueue is installed.
+func TestMultiKueueLabel(t *testing.T) {
+	cluster := clusterOf(t, job("creationTimestamp: 2026-12-24T09:00:00Z, labels: {kueue.x-k8s.io/multikueue-origin: hub}, annotations: {curfew.dev/ttl-after-finished: 9h}", "2026-12-24T10:00:00Z"))
+	if got := explainFor(t, cluster, "job/a", "-n", "foo"); got.Expiry == nil || len(got.Obstacles) != 0 {
+		t.Errorf("without Kueue: %+v", got)
+	}
+	cluster.discovery.Resources = append(cluster.discovery.Resources,
+		&metav1.APIResourceList{GroupVersion: "kueue.x-k8s.io/v1beta1", APIResources: []metav1.APIResource{resource("workloads", "Workload", "wl", true)}})
+	if got := explainFor(t, cluster, "job/a", "-n", "foo"); got.Expiry != nil || len(got.Obstacles) != 1 || got.Obstacles[0].Kind != "protection" {
+		t.Errorf("with Kueue: %+v", got)
+	}
 }
 
 // TestFixedDeadline: explain says so if no command can extend a deadline.

@@ -233,8 +233,9 @@ func (f *trigger) object(facts *policy.Facts, verdict policy.Verdict) engine.Ent
 	return engine.Entry{
 		Kind: f.handle, Namespace: facts.Namespace, Name: facts.Name, UID: facts.UID, ResourceVersion: facts.ResourceVersion,
 		Expiry: verdict.Expiry, Phase: phase(verdict.Trigger), Source: verdict.Source.String(),
-		// A runtime can set a TTL at any time, so read it again even if another source decided.
-		Live: verdict.Live || f.kind.Runtime != nil || f.asksOwner(facts), Backfill: verdict.Backfill, DryRun: verdict.DryRun,
+		// A runtime can set a TTL at any time, so read it again even if another source decided. Kueue
+		// can be installed at any time, too.
+		Live: verdict.Live || f.kind.Runtime != nil || f.asksOwner(facts) || facts.MultiKueueCopy(), Backfill: verdict.Backfill, DryRun: verdict.DryRun,
 		Propagation: verdict.Propagation,
 	}
 }

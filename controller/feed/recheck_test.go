@@ -197,3 +197,43 @@ func TestChangeWhileAFeedJudges(t *testing.T) {
 		expect(t, w, "a", true)
 	})
 }
+
+// Whether Kueue is installed is asked right before an object with MultiKueue's label is deleted, and
+// of no other. Kueue may have been installed since the cache was filled: the copies stay.
+func TestKueueIsAskedForRightBeforeADeletion(t *testing.T) {
+	for name, test := range map[string]struct {
+		cached, live bool // Kueue is surely absent
+		fails        error
+		unlabelled   bool
+		there        bool
+		asked        int
+	}{
+		"absent":                  {cached: true, live: true, asked: 1},
+		"installed":               {there: true},
+		"installed since":         {cached: true, there: true, asked: 1},
+		"cannot be asked":         {cached: true, live: true, fails: errors.New("no answer"), there: true, asked: 1},
+		"installed, but no label": {unlabelled: true},
+	} {
+		inBubble(t, name, func(t *testing.T) {
+			w, asked := newWorld(), 0
+			job := finished("ci", "a", "uid-a", 5)
+			if job.Labels = map[string]string{wellknown.LabelMultiKueueOrigin: "hub"}; test.unlabelled {
+				job.Labels = nil
+			}
+			w.put(job)
+			kueue := func(live bool) (bool, error) {
+				if !live {
+					return test.cached, nil
+				}
+				asked++
+				return test.live, test.fails
+			}
+			start(t, w, none(), func(o *Options) { over(o, func(r *reads) { r.kueue = kueue }) })
+			at(5500 * time.Millisecond)
+			expect(t, w, "a", test.there)
+			if asked != test.asked {
+				t.Errorf("asked %d times, want %d", asked, test.asked)
+			}
+		})
+	}
+}

@@ -38,7 +38,9 @@ type reads struct {
 	counters   func(pod *policy.Facts, live bool) (*resolution.PodCounter, error)
 	// profile is the one of the kind, apart from what the feed has; nil for none.
 	profile func() *expression.Profile
-	live    bool
+	// kueue is platform.Snapshot.NoMultiKueue, of the cache or live; nil where that is never known.
+	kueue func(live bool) (bool, error)
+	live  bool
 }
 
 // over has a feed read these, from the cache and live.
@@ -62,6 +64,9 @@ func (r *reads) Snapshot(ctx context.Context) (*platform.Snapshot, error) {
 		profiles = append(profiles, r.profile())
 	}
 	out := platform.SnapshotOf(profiles, nil)
+	if r.kueue != nil {
+		out.NoMultiKueue = func(context.Context) (bool, error) { return r.kueue(r.live) }
+	}
 	if r.policies == nil {
 		return out, nil
 	}

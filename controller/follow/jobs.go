@@ -135,12 +135,11 @@ func (j *Jobs) See(object runtime.Object) {
 	listing := j.listing
 	j.mu.Unlock()
 	if again && !listing {
-		j.notify(job.Namespace, job.UID, !ptr.Deref(job.Spec.ManualSelector, false) && !managedElsewhere(job))
+		// Another controller may create the Pods, with labels of its own.
+		managed := policy.FactsOfJob(job).ForeignManager(false) != ""
+		j.notify(job.Namespace, job.UID, !ptr.Deref(job.Spec.ManualSelector, false) && !managed)
 	}
 }
-
-// managedElsewhere reports whether another controller creates the Pods, with labels of its own.
-func managedElsewhere(job *batchv1.Job) bool { return policy.FactsOfJob(job).ForeignManager() != "" }
 
 func (j *Jobs) notify(namespace string, job types.UID, labelled bool) {
 	for _, f := range j.onChange {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -47,10 +48,15 @@ type Platform struct {
 	Profiles *Profiles
 	Runtimes *Runtimes
 	Tallies  *Tallies
+	// OnNoKueue is called when objects were kept for MultiKueue's label, and Kueue's CRD is found
+	// absent. Set it before Run.
+	OnNoKueue func()
 
 	store       *platform.Store
 	definitions *Mirror[expression.Definition]
 	live        *recent[*rules]
+	kueue       *recent[bool] // whether Kueue's CRD is absent; nil where that is never known
+	copies      atomic.Bool   // an object with MultiKueue's label was kept
 	clock       clock.Clock
 	dirty       loop.Signal
 	onKinds     []func()
@@ -74,6 +80,10 @@ func NewPlatform(options Options) (*Platform, error) {
 	p.Tallies.mirror.unserved = unserved(definitions, v1alpha1.GroupVersion.WithResource(v1alpha1.PodTallies))
 	p.Runtimes = newRuntimes(options, store)
 	p.definitions = NewMirror(definitions, readDefinition, options.Clock, options.Log.WithName("kinds"))
+	if _, files := definitions.(fileSource); !files {
+		p.kueue = newRecent(options.Clock, unserved(definitions, kueue), func() any { return p.noKueue() })
+		store.SetNoMultiKueue(func(context.Context) (bool, error) { return p.noKueue(), nil })
+	}
 	p.definitions.OnChange(func(name string, _, new *expression.Definition) {
 		if name != "" {
 			store.SetDefinition(name, new)
@@ -96,6 +106,18 @@ func readDefinition(object *unstructured.Unstructured) expression.Definition {
 // OnKinds registers a function that is called when kinds or profiles come, change or go, and once
 // all are known. Call it before Run.
 func (p *Platform) OnKinds(f func()) { p.onKinds = append(p.onKinds, f) }
+
+// kueue is served, in some version, by each cluster to which MultiKueue copies.
+var kueue = schema.GroupVersionResource{Group: "kueue.x-k8s.io", Resource: "workloads"}
+
+// noKueue reports whether Kueue's CRD is surely absent, by the copy of the definitions: they are
+// followed. Right before a deletion the API server is asked.
+func (p *Platform) noKueue() bool {
+	_, ok := p.definitions.Get(kueue.GroupResource().String())
+	absent := !ok && p.definitions.following.Load()
+	p.copies.CompareAndSwap(false, !absent)
+	return absent
+}
 
 func (p *Platform) kindsChanged() {
 	p.dirty.Set()
@@ -124,6 +146,9 @@ func (p *Platform) Start(ctx context.Context) error {
 		}
 	})
 	loop.Worker{Clock: p.clock, Signal: p.dirty, Gather: gatherFor, Do: func(ctx context.Context) (time.Duration, error) {
+		if p.copies.Swap(false) && p.noKueue() && p.OnNoKueue != nil {
+			p.OnNoKueue()
+		}
 		if p.Kinds() == nil {
 			p.Runtimes.follow(ctx, p.store.Snapshot())
 			p.Profiles.writeStatuses()
@@ -248,10 +273,14 @@ func (p *Platform) readRules(ctx context.Context) (*rules, error) {
 		return nil, err
 	}
 	read.profiles, read.Snapshot = listed, p.store.Snapshot().WithProfiles(profiles).WithPolicies(policies)
+	if p.kueue != nil {
+		read.NoMultiKueue = p.kueue.get
+	}
 	return read, nil
 }
 
-// unserved reports whether no CustomResourceDefinition serves a resource.
+// unserved reports whether no CustomResourceDefinition serves a resource. Without a version, one that
+// may soon serve it counts, too.
 func unserved(definitions Source, of schema.GroupVersionResource) func(context.Context) (bool, error) {
 	name := of.GroupResource().String()
 	return func(ctx context.Context) (bool, error) {
@@ -261,7 +290,8 @@ func unserved(definitions Source, of schema.GroupVersionResource) func(context.C
 			return false, err
 		}
 		for i := range found.Items {
-			if _, served := readDefinition(&found.Items[i]).Schemas[of.Version]; served && found.Items[i].GetName() == name {
+			_, served := readDefinition(&found.Items[i]).Schemas[of.Version]
+			if (served || of.Version == "") && found.Items[i].GetName() == name {
 				return false, nil
 			}
 		}

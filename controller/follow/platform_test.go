@@ -3,6 +3,7 @@ package follow
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -26,6 +27,7 @@ import (
 	"curfew.dev/curfew/policy/resolution"
 	"curfew.dev/curfew/policy/v1alpha1"
 	"curfew.dev/curfew/policy/wellknown"
+	"curfew.dev/curfew/test/builders"
 )
 
 // platformOver follows these LifecyclePolicies and nothing else. Runtimes are read from the
@@ -237,6 +239,78 @@ func TestLiveReadsWithoutCRDs(t *testing.T) {
 	definitions.SetAbsent(true)
 	if a, b := live(); a == nil || b == nil {
 		t.Errorf("a 404 for everything: %v, %v; want errors", a, b)
+	}
+}
+
+// MultiKueue's label counts until it is known that Kueue's CRD is absent, and at once when it is
+// installed. Right before a deletion the API server is asked, once a second: a watch may be silent.
+func TestMultiKueueLabelCountsUnlessKueueIsAbsent(t *testing.T) {
+	crd := ownCRD("workloads")
+	crd.SetName(kueue.GroupResource().String())
+	copied := policy.FactsOfJob(builders.MakeJob("ci", "a").Label(wellknown.LabelMultiKueueOrigin, "hub").Obj())
+	for name, test := range map[string]struct {
+		before, change func(definitions *source)
+		of             func(*source) Source
+		want           string // cached, live
+		told           int
+	}{
+		"absent":                {want: "absent absent", told: 1},
+		"installed":             {before: func(d *source) { d.Put(crd) }, want: "counts counts"},
+		"another one is":        {before: func(d *source) { d.Put(ownCRD("others")) }, want: "absent absent", told: 1},
+		"installed now":         {change: func(d *source) { d.Put(crd) }, want: "counts counts", told: 1},
+		"… and no watch tells":  {change: func(d *source) { d.Put(crd) }, of: func(d *source) Source { return deaf{d} }, want: "absent counts", told: 1},
+		"uninstalled":           {before: func(d *source) { d.Put(crd) }, change: func(d *source) { d.Remove(crd.GetName()) }, want: "absent absent", told: 1},
+		"CRDs cannot be listed": {before: func(d *source) { d.SetAbsent(true) }, want: "counts error"},
+		"… any more":            {change: func(d *source) { d.SetAbsent(true); d.EndWatches() }, want: "counts error", told: 1},
+		"kinds are not read":    {of: func(*source) Source { return Files{Clock: clock.RealClock{}}.Source(definitionResource) }, want: "counts counts"},
+	} {
+		inBubble(t, name, func(t *testing.T) {
+			definitions, told := newSource(), 0
+			var from Source = definitions
+			if test.of != nil {
+				from = test.of(definitions)
+			}
+			if test.before != nil {
+				test.before(definitions)
+			}
+			p := platformFrom(t, map[string]Source{definitionResource.Resource: from})
+			p.OnNoKueue = func() { told++ }
+			if absent, _ := p.store.Snapshot().WithoutMultiKueue(t.Context(), copied); absent {
+				t.Error("absent before anything is known")
+			}
+			start(t, p)
+			after(time.Second)
+			cached := Cached{Platform: p}
+			live := cached.Live()
+			found := func(from platform.Source) string {
+				snapshot, err := from.Snapshot(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				switch absent, err := snapshot.WithoutMultiKueue(t.Context(), copied); {
+				case err != nil:
+					return "error"
+				case absent:
+					return "absent"
+				}
+				return "counts"
+			}
+			found(live)
+			if test.change != nil {
+				test.change(definitions)
+			}
+			synctest.Wait()
+			atOnce := found(cached)
+			after(recentFor)
+			if got := found(cached) + " " + found(live); got != test.want || !strings.HasPrefix(test.want, atOnce) {
+				t.Errorf("%s, and at once %s; want %s", got, atOnce, test.want)
+			}
+			definitions.Put(ownCRD("others"))
+			after(time.Second)
+			if told != test.told {
+				t.Errorf("told %d times that no copy has to be kept, want %d", told, test.told)
+			}
+		})
 	}
 }
 

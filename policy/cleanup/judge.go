@@ -75,7 +75,9 @@ type Candidate struct {
 	Lookup func(name string) (bool, error)
 	// System reports that nothing in the namespace is deleted: kube-system and the like.
 	System bool
-	Now    time.Time
+	// NoMultiKueue is as in [resolution.Scope].
+	NoMultiKueue bool
+	Now          time.Time
 
 	// report: the policy is a report.
 	report bool
@@ -192,7 +194,7 @@ func (p *Policy) keeps(o *Candidate) (reason, message string) {
 		return SkipProtected, "is protected by annotation " + wellknown.AnnotationProtect
 	case facts.CurfewsOwn():
 		return SkipCurfew, "is part of Curfew"
-	case facts.MultiKueueCopy():
+	case facts.MultiKueueCopy() && !o.NoMultiKueue:
 		return SkipCopy, "is MultiKueue's copy, which the manager cluster would dispatch again"
 	case o.System:
 		return SkipSystem, fmt.Sprintf("namespace %q is protected", facts.Namespace)

@@ -170,7 +170,12 @@ func TestWhatIsKept(t *testing.T) {
 		})
 	}
 	p := compile(t, all)
-	o := object(t, "{}")
+	o := object(t, "{kind: Pod, metadata: {labels: {kueue.x-k8s.io/multikueue-origin: m}}}")
+	o.NoMultiKueue = true
+	if got := p.Judge(context.Background(), o); said(got) != "delete" {
+		t.Errorf("no copy, since there is no Kueue: %s", said(got))
+	}
+	o = object(t, "{}")
 	o.Namespace = resolution.ParseNamespace("ci", map[string]string{wellknown.AnnotationMode: "dry-run"}, nil)
 	if got := p.Judge(context.Background(), o); said(got) != "NamespaceDryRun" {
 		t.Errorf("in dry-run: %s", said(got))

@@ -21,14 +21,14 @@ import (
 // status is not trusted with that: the object must have a deadline, and the deadline must have
 // passed.
 func JudgeDeadline(facts *policy.Facts, effective *resolution.Effective, grace time.Duration, now time.Time) policy.Verdict {
-	if verdict, ok := facts.Untouchable(); ok {
+	if verdict, ok := facts.Untouchable(effective.NoMultiKueue); ok {
 		return verdict
 	}
 	switch {
 	case facts.StateError != nil:
 		return policy.Verdict{Action: policy.Keep, Reason: "its state cannot be read", Err: facts.StateError}
 	}
-	if manager := facts.ForeignManager(); manager != "" {
+	if manager := facts.ForeignManager(effective.NoMultiKueue); manager != "" {
 		return policy.Kept("is managed by " + manager)
 	}
 	if facts.DeadlineByCurfew {

@@ -14,7 +14,7 @@ import (
 // Judge decides what happens to an object at the instant now by its TTL after finished. The verdict
 // is valid for exactly the resourceVersion in the facts (S1).
 func Judge(facts *policy.Facts, effective *resolution.Effective, now time.Time) policy.Verdict {
-	if verdict, ok := facts.Untouchable(); ok {
+	if verdict, ok := facts.Untouchable(effective.NoMultiKueue); ok {
 		return verdict
 	}
 	switch {
@@ -76,7 +76,7 @@ func JudgeLabel(facts *policy.Facts, key string, scope *resolution.Scope, now ti
 		return policy.Verdict{Action: policy.Keep, Reason: "is part of Curfew", Source: lifetime.Source{Level: lifetime.LevelObject},
 			Err: fmt.Errorf("%s: Curfew never deletes a %s: remove the label", policy.LabelPath(key), facts.Profile.Kind.Kind)}
 	}
-	if verdict, ok := facts.Untouchable(); ok {
+	if verdict, ok := facts.Untouchable(scope.NoMultiKueue); ok {
 		return verdict
 	}
 	switch {

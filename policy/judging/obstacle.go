@@ -72,7 +72,7 @@ func (e *Explanation) Obstacles(around Surroundings) []Obstacle {
 		since := facts.DeletingSince.UTC().Format(timeFormat)
 		add(ObstacleTerminating, true, "is being deleted since %s; Curfew does not send its DELETE again", since)
 	}
-	out = append(out, protections(facts, around)...)
+	out = append(out, protections(facts, e.Scope, around)...)
 	for _, verdict := range slices.Concat([]policy.Verdict{e.ByTTL, e.ByLabel, e.ByDeadline}, e.Others) {
 		if verdict.Err != nil {
 			add(ObstacleValue, true, "%s: %s", verdict.Reason, verdict.Err)
@@ -103,7 +103,7 @@ func (e *Explanation) Obstacles(around Surroundings) []Obstacle {
 // Brakes are the obstacles that keep an object with a TTL label whatever its own values are:
 // protection, the API server's rules, dry-run, and a trigger that is switched off.
 func Brakes(facts *policy.Facts, scope *resolution.Scope, around Surroundings) []Obstacle {
-	out := protections(facts, around)
+	out := protections(facts, scope, around)
 	if facts.NeverDeleted() {
 		out = append(out, Obstacle{ObstacleProtection, "is one that the API server never deletes", true})
 	}
@@ -118,7 +118,7 @@ func (s Surroundings) SwitchedOff(trigger policy.Trigger) []Obstacle {
 	return []Obstacle{{ObstacleOff, fmt.Sprintf("trigger %s is switched off (--enable)", trigger), true}}
 }
 
-func protections(facts *policy.Facts, around Surroundings) []Obstacle {
+func protections(facts *policy.Facts, scope *resolution.Scope, around Surroundings) []Obstacle {
 	var out []Obstacle
 	add := func(message string, values ...any) {
 		out = append(out, Obstacle{ObstacleProtection, fmt.Sprintf(message, values...), true})
@@ -129,7 +129,7 @@ func protections(facts *policy.Facts, around Surroundings) []Obstacle {
 	if facts.CurfewsOwn() {
 		add("is part of Curfew")
 	}
-	if facts.MultiKueueCopy() {
+	if facts.MultiKueueCopy() && !scope.NoMultiKueue {
 		add("%s", policy.KeptCopy().Reason)
 	}
 	switch name := facts.Namespace; {

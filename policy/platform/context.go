@@ -67,6 +67,9 @@ func ContextOf(ctx context.Context, source Source, object *Subject) (*Context, e
 		return nil, err
 	}
 	facts, out := object.Facts, &Context{Platform: snapshot}
+	if out.NoMultiKueue, err = snapshot.WithoutMultiKueue(ctx, facts); err != nil {
+		return nil, err
+	}
 	if err := out.readNamespace(ctx, source, facts); err != nil {
 		return nil, err
 	}
@@ -222,7 +225,7 @@ func (c *Context) readFilled(ctx context.Context, object *Subject, policies []*e
 	// The feed of a labelled kind knows no more of its profile than the name.
 	facts := policy.FactsOfObjectContext(ctx, c.Platform.Profiles.For(object.Facts.Profile.Kind), before.Object)
 	matching, _ := expression.Matching(ctx, policies, facts, &before)
-	c.Filled = &resolution.Scope{Namespace: c.Namespace, Runtime: c.Runtime, Policies: matching}
+	c.Filled = &resolution.Scope{Namespace: c.Namespace, Runtime: c.Runtime, Policies: matching, NoMultiKueue: c.NoMultiKueue}
 }
 
 // Without returns a copy of an object that lacks some fields, and the maps in the metadata that are

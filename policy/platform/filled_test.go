@@ -3,6 +3,7 @@ package platform_test
 import (
 	"cmp"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -31,7 +32,9 @@ func TestHeldByDryRun(t *testing.T) {
 		object, policy          string
 		labelOnly, metadataOnly bool
 		held, undecided         bool
+		noKueue                 bool
 	}{
+		"TTL, MultiKueue's label":    {object: strings.Replace(job, "annotations:", "labels: {kueue.x-k8s.io/multikueue-origin: hub}, annotations:", 1), policy: ttl, held: true, noKueue: true},
 		"TTL":                        {object: job, policy: ttl, held: true},
 		"label":                      {object: configMap, policy: label, held: true},
 		"label alone":                {object: configMap, policy: label, labelOnly: true, metadataOnly: true, held: true},
@@ -39,7 +42,7 @@ func TestHeldByDryRun(t *testing.T) {
 		"computed label, read whole": {object: configMap, policy: computed, labelOnly: true, held: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			of := contexts.Case{Object: test.object, Namespace: namespace, Policies: []string{test.policy}}
+			of := contexts.Case{Object: test.object, Namespace: namespace, Policies: []string{test.policy}, NoMultiKueue: test.noKueue}
 			facts, object := of.Facts(t, of.Store(t).Snapshot())
 			asked := platform.Whole(facts, object)
 			asked.LabelOnly, asked.MetadataOnly = test.labelOnly, test.metadataOnly

@@ -2,6 +2,7 @@ package platform
 
 import (
 	"cmp"
+	"context"
 	"maps"
 	"slices"
 	"sync"
@@ -24,6 +25,8 @@ type parts struct {
 	definitions map[string]*expression.Definition
 	// incomplete is why not all KindProfiles are known.
 	incomplete error
+	// noMultiKueue is Snapshot.NoMultiKueue.
+	noMultiKueue func(context.Context) (bool, error)
 }
 
 // Snapshot is the platform at one moment. It is immutable.
@@ -32,6 +35,9 @@ type Snapshot struct {
 	Profiles policy.Profiles
 	// Policies in order of precedence.
 	Policies []*expression.Policy
+	// NoMultiKueue reports whether Kueue's CRD is surely not served at this moment; nil where that is
+	// never known. It may ask the API server.
+	NoMultiKueue func(context.Context) (bool, error)
 
 	// compiled is the profile of each kind, as it applies to the installed version, and definitions
 	// what serves it.
@@ -108,6 +114,14 @@ func (s *Snapshot) Reference(facts *policy.Facts, object map[string]any) *expres
 		return nil
 	}
 	return reference
+}
+
+// WithoutMultiKueue is [Snapshot.NoMultiKueue], asked only for an object with MultiKueue's label.
+func (s *Snapshot) WithoutMultiKueue(ctx context.Context, facts *policy.Facts) (bool, error) {
+	if s.NoMultiKueue == nil || !facts.MultiKueueCopy() {
+		return false, nil
+	}
+	return s.NoMultiKueue(ctx)
 }
 
 // Concerning are the policies that can apply to a kind, in order of precedence.
@@ -207,6 +221,7 @@ func (s *Snapshot) WithProfiles(profiles map[string]*expression.Profile) *Snapsh
 func (p parts) snapshot() *Snapshot {
 	p.policies, p.profiles, p.definitions = maps.Clone(p.policies), maps.Clone(p.profiles), maps.Clone(p.definitions)
 	out := &Snapshot{compiled: map[schema.GroupKind]*expression.Profile{}, definitions: p.byKind(), parts: p, byKind: &sync.Map{}}
+	out.NoMultiKueue = p.noMultiKueue
 	out.Policies = slices.Collect(maps.Values(p.policies))
 	expression.Sort(out.Policies)
 	for _, profile := range p.builtin {

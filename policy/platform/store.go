@@ -103,6 +103,11 @@ func (s *Store) Definition(kind schema.GroupKind) *expression.Definition {
 // SetIncomplete notes why not all KindProfiles are known, nil once they are.
 func (s *Store) SetIncomplete(why error) { s.change(func() { s.parts.incomplete = why }) }
 
+// SetNoMultiKueue sets [Snapshot.NoMultiKueue].
+func (s *Store) SetNoMultiKueue(f func(context.Context) (bool, error)) {
+	s.change(func() { s.parts.noMultiKueue = f })
+}
+
 func (s *Store) change(change func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -87,7 +87,7 @@ func mayGetLabel(facts *policy.Facts, scope *Scope) bool {
 	// is written, so not there (S5).
 	child := facts.IsPod() && facts.Owner != nil
 	return scope.gives(policy.TriggerLabel) && !labelled && !aliased && !child && !facts.Essential() &&
-		!scope.Protected && scope.Mode() != ModeDryRun && !facts.StaysByTTL() && NoDefault(facts) == ""
+		!scope.Protected && scope.Mode() != ModeDryRun && !facts.StaysByTTL() && NoDefault(facts, scope) == ""
 }
 
 // givesLabel reports whether the policy has a label to give. One in dry-run gives none.

@@ -87,7 +87,7 @@ func copiedDeadline(facts *policy.Facts, value Value, scope *Scope) []Assignment
 	_, annotated := facts.Annotations[wellknown.AnnotationActiveDeadline]
 	empty := facts.FillsNativeDeadline() && !facts.NativeDeadline.Set
 	if !annotated || !empty || !value.Set || value.Err != nil || scope.Protected || !scope.gives(policy.TriggerDeadline) ||
-		facts.Protected() || facts.ForeignManager() != "" {
+		facts.Protected() || facts.ForeignManager(scope.NoMultiKueue) != "" {
 		return nil
 	}
 	return []Assignment{deadlineAssignment(facts, value)}
@@ -243,8 +243,8 @@ func wouldDefault(facts *policy.Facts, scope *Scope, now time.Time) []Default {
 
 // NoDefault says why the object may not be given a default ("is owned by JobSet a"), or returns ""
 // (S5). A child that is deleted alone breaks its JobSet, TrainJob or Workflow.
-func NoDefault(facts *policy.Facts) string {
-	if reason := noDefault(facts); reason != "" {
+func NoDefault(facts *policy.Facts, scope *Scope) string {
+	if reason := noDefault(facts, scope); reason != "" {
 		return reason
 	}
 	if facts.Owner != nil && !facts.IsCronJobsJob() && !facts.IsJobsPod() {
@@ -255,7 +255,7 @@ func NoDefault(facts *policy.Facts) string {
 
 // noDefault is [NoDefault] for an object whose owner does not mind, such as a Pod that a PodTally
 // has counted.
-func noDefault(facts *policy.Facts) string {
+func noDefault(facts *policy.Facts, scope *Scope) string {
 	if facts.Protected() {
 		// The kind's own controller would act on a native field, whatever the annotation says.
 		return "is protected"
@@ -263,7 +263,7 @@ func noDefault(facts *policy.Facts) string {
 	if facts.CurfewsOwn() {
 		return "is part of Curfew" // No TTL, label or deadline of Curfew's deletes it.
 	}
-	if manager := facts.ForeignManager(); manager != "" {
+	if manager := facts.ForeignManager(scope.NoMultiKueue); manager != "" {
 		return "is managed by " + manager
 	}
 	if facts.IsPod() && facts.AlwaysRestarts() {

@@ -32,7 +32,7 @@ func ResolveTrial(facts *policy.Facts, scope *Scope) Effective {
 
 func resolve(from walk) Effective {
 	facts, trace := from.facts, from.trace
-	out := Effective{DryRun: from.scope.Mode() == ModeDryRun, LeaveNative: from.scope.LeaveNative}
+	out := Effective{DryRun: from.scope.Mode() == ModeDryRun, LeaveNative: from.scope.LeaveNative, NoMultiKueue: from.scope.NoMultiKueue}
 	out.Counter = from.scope.Counter
 	out.Propagation, _, out.PropagationErr = from.scope.Propagation()
 	if facts.Profile.Finishable() {
@@ -107,9 +107,9 @@ func (w *walk) ask(next level) bool {
 
 // noDefault says why no level gives the object a default, or returns "".
 func (w *walk) noDefault() string {
-	reason := NoDefault(w.facts)
+	reason := NoDefault(w.facts, w.scope)
 	if counter := w.scope.Counter; counter != nil && counter.Source.Level == lifetime.LevelTally {
-		reason = noDefault(w.facts)
+		reason = noDefault(w.facts, w.scope)
 	}
 	switch {
 	case w.scope.Protected:
@@ -138,7 +138,7 @@ func (w *walk) ttl() {
 	if runtime := w.scope.Runtime; runtime != nil {
 		next := level{source: lifetime.Source{Level: lifetime.LevelRuntime, Name: runtime.Name}, set: runtime.TTL,
 			final: runtime.Missing, since: runtime.Since, backfill: runtime.Backfill}
-		if manager := facts.ForeignManager(); manager != "" {
+		if manager := facts.ForeignManager(w.scope.NoMultiKueue); manager != "" {
 			// A TTL here makes the manager in another cluster dispatch the object again (S5).
 			next.skipped, next.final = "the object is managed by "+manager, true
 		}

@@ -38,6 +38,8 @@ type Scope struct {
 	// LeaveNative is --leave-native-ttl: Jobs whose author set ttlSecondsAfterFinished are left to
 	// Kubernetes.
 	LeaveNative bool
+	// NoMultiKueue means that Kueue's CRD is surely not served: its label marks no copy.
+	NoMultiKueue bool
 	// Off are the triggers that are switched off: while Creating, they give no default.
 	Off []policy.Trigger
 }

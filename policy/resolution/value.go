@@ -46,8 +46,8 @@ type Effective struct {
 	Deadline          Value
 	// DryRun means that Curfew only reports when the object is due.
 	DryRun bool
-	// LeaveNative is copied from the scope.
-	LeaveNative bool
+	// LeaveNative and NoMultiKueue are copied from the scope.
+	LeaveNative, NoMultiKueue bool
 	// Counter is copied from the scope.
 	Counter *PodCounter
 	// Propagation of a deletion, see [Scope.Propagation].

@@ -8,6 +8,8 @@ type Case struct {
 	Runtime   string // "" for none
 	// Policies and Profiles are LifecyclePolicies and KindProfiles.
 	Policies, Profiles []string
+	// NoMultiKueue means that Kueue is surely not installed.
+	NoMultiKueue bool
 	// Want is the context, as Render writes it.
 	Want string
 }

@@ -50,6 +50,7 @@ func (c Case) Store(t testing.TB) *platform.Store {
 	for _, text := range c.Policies {
 		out.SetPolicy(typed[v1alpha1.LifecyclePolicy](t, text))
 	}
+	out.SetNoMultiKueue(func(context.Context) (bool, error) { return c.NoMultiKueue, nil })
 	return out
 }
 

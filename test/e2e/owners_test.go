@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/utils/ptr"
 
 	"curfew.dev/curfew/policy"
@@ -288,4 +289,29 @@ func (s *space) jobRequests() *atomic.Int32 {
 		return false
 	}))
 	return &requests
+}
+
+// MultiKueue's label keeps an object only while Kueue is installed.
+func TestMultiKueueLabel(t *testing.T) {
+	s := newSpace(t)
+	create := func(name, ttl string, labels ...string) *unstructured.Unstructured {
+		container := map[string]any{"name": "main", "image": "none"}
+		object := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "batch/v1", "kind": "Job", "spec": map[string]any{
+			"suspend": true, "template": map[string]any{"spec": map[string]any{"restartPolicy": "Never", "containers": []any{container}}},
+		}}}
+		object.SetName(name)
+		object.SetLabels(pairs(append(labels, wellknown.LabelTTL, ttl)))
+		created, err := s.objects(jobs).Namespace(s.name).Create(s.ctx, object, metav1.CreateOptions{})
+		s.ok(err)
+		return created
+	}
+	s.awaitGone(create("no-copy", "1s", wellknown.LabelMultiKueueOrigin, "hub"))
+	kueue := s.define("Workload", "kueue.x-k8s.io", true, version{name: "v1beta1", storage: true}).GroupResource().String()
+	copied := create("copy", "1s", wellknown.LabelMultiKueueOrigin, "hub")
+	s.awaitGone(create("other", "3s"))
+	if _, err := s.objects(jobs).Namespace(s.name).Get(s.ctx, "copy", metav1.GetOptions{}); err != nil {
+		t.Errorf("the copy was not kept: %v", err)
+	}
+	s.undefine(kueue)
+	s.awaitGone(copied)
 }

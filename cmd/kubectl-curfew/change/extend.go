@@ -269,7 +269,7 @@ func Keep(s *Subject) (*Plan, error) {
 	}
 	var warnings []string
 	if s.hasTTL() {
-		if runtime := e.Scope.Runtime; runtime != nil && e.Facts.ForeignManager() == "" && !runtime.TTL.Empty() {
+		if runtime := e.Scope.Runtime; runtime != nil && e.Facts.ForeignManager(e.Scope.NoMultiKueue) == "" && !runtime.TTL.Empty() {
 			set(patch, annotation(wellknown.AnnotationProtect), "true")
 			warnings = append(warnings, fmt.Sprintf("its runtime %q decides its TTL, so the object is protected instead", runtime.Name))
 		} else if err := s.never(patch); err != nil {

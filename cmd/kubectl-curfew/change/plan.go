@@ -242,7 +242,7 @@ func roundUp(at time.Time) time.Time {
 // raises the native field beside that: the kind's own controller would act on it first.
 func (s *Subject) setTTL(patch map[string]any, outcome lifetime.Outcome, after time.Duration) error {
 	e := s.Explained
-	if e.Scope.Runtime != nil && e.Facts.ForeignManager() == "" && (e.Scope.Runtime.Missing || !e.Scope.Runtime.TTL.Empty()) {
+	if e.Scope.Runtime != nil && e.Facts.ForeignManager(e.Scope.NoMultiKueue) == "" && (e.Scope.Runtime.Missing || !e.Scope.Runtime.TTL.Empty()) {
 		return fmt.Errorf("its runtime %q decides its TTL: change it there", e.Scope.Runtime.Name)
 	}
 	if after > lifetime.MaxDuration {

@@ -312,6 +312,10 @@ func (w *World) readDefinitions(ctx context.Context, known *platform.Store, taug
 	if err != nil {
 		return err
 	}
+	if found, err := w.discover(); err == nil && !slices.ContainsFunc(found.groups, func(of *metav1.APIGroup) bool { return of.Name == "kueue.x-k8s.io" }) {
+		known.SetNoMultiKueue(func(context.Context) (bool, error) { return true, nil })
+		w.platform = known.Snapshot()
+	}
 	for _, profile := range w.platform.Profiles {
 		at := schema.GroupResource{Group: profile.Kind.Group, Resource: profile.Resource}
 		if _, ok := served[at]; !ok || profile.State == nil || !custom(profile.Kind.Group) {

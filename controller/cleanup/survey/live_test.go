@@ -15,6 +15,7 @@ import (
 	"curfew.dev/curfew/policy/cleanup"
 	"curfew.dev/curfew/policy/platform"
 	"curfew.dev/curfew/policy/v1alpha1"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 // However many claims are judged live, what mounts them is listed once a second. A Pod counts at
@@ -51,6 +52,29 @@ func TestLiveLookupsAreShared(t *testing.T) {
 	judge(cleanup.NoMatch)
 	w.snapshot = platform.SnapshotOf(nil, nil) // No profile has pod templates any more.
 	judge(cleanup.Delete)
+}
+
+// A workload with MultiKueue's label stays, unless Kueue is surely not installed.
+func TestMultiKueueCopiesAreKept(t *testing.T) {
+	w, p := newWorld(), policyOf(t, v1alpha1.CleanupSpec{}, []string{"deployments"})
+	w.add("deployments", "prod", "d", map[string]any{"metadata": map[string]any{"labels": map[string]any{wellknown.LabelMultiKueueOrigin: "hub"}}})
+	s, away := open(t, p, w, w.options()), func(_ context.Context, f func() error) error { return f() }
+	expect := func(when string, verdict cleanup.Verdict, reason string, failed error) {
+		t.Helper()
+		got, err := s.JudgeLive(t.Context(), &p.Targets(w.served)[0], w.objects["deployments"][0], w, NewBudget(), away)
+		if got.Verdict != verdict || got.Reason != reason || !errors.Is(err, failed) {
+			t.Errorf("%s: %+v, %v", when, got, err)
+		}
+	}
+	expect("not known", cleanup.Skip, cleanup.SkipCopy, nil)
+	var absent bool
+	var silent error
+	w.snapshot.NoMultiKueue = func(context.Context) (bool, error) { return absent, silent }
+	expect("installed", cleanup.Skip, cleanup.SkipCopy, nil)
+	absent = true
+	expect("absent", cleanup.Delete, "", nil)
+	silent = errors.New("no answer")
+	expect("cannot be asked", cleanup.NoMatch, "", silent)
 }
 
 // Lookups are read away, and a judgement that may not go on after one has no verdict, whatever its

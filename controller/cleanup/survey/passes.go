@@ -211,7 +211,7 @@ func (s *Survey) decide(ctx context.Context, at *cleanup.Target, object *unstruc
 		began := s.options.Clock.Now()
 		defer func() { s.spent += s.options.Clock.Since(began) }()
 	}
-	in, err := s.surroundings(ctx, object, s.options.Source)
+	in, err := s.surroundings(ctx, at, object, s.options.Source)
 	if err != nil {
 		return cleanup.Decision{}, err
 	}
@@ -242,7 +242,7 @@ func (s *Survey) JudgeLive(
 ) (cleanup.Decision, error) {
 	var in *surroundings
 	err := away(ctx, func() (err error) {
-		if in, err = s.surroundings(ctx, object, source); err == nil {
+		if in, err = s.surroundings(ctx, at, object, source); err == nil {
 			in.lookups, in.away = s.liveLookups(ctx, in.snapshot), away
 		}
 		return err
@@ -259,16 +259,23 @@ type surroundings struct {
 	// namespace is nil if the object has none, or if it is not known.
 	namespace *resolution.NamespacePolicy
 	lookups   *lookups
+	// noMultiKueue is as in [resolution.Scope].
+	noMultiKueue bool
 	// away is around each lookup; nil for a list.
 	away Away
 }
 
-func (s *Survey) surroundings(ctx context.Context, object *unstructured.Unstructured, source platform.Source) (*surroundings, error) {
+func (s *Survey) surroundings(ctx context.Context, at *cleanup.Target, object *unstructured.Unstructured, source platform.Source) (*surroundings,
+	error) {
 	snapshot, err := s.snapshot(ctx, source)
 	if err != nil {
 		return nil, err
 	}
 	in := &surroundings{snapshot: snapshot, lookups: s.lookups}
+	labelled := policy.Facts{Profile: &policy.Profile{Kind: at.GroupVersionKind()}, Labels: object.GetLabels()}
+	if in.noMultiKueue, err = snapshot.WithoutMultiKueue(ctx, &labelled); err != nil {
+		return nil, err
+	}
 	if name := object.GetNamespace(); name != "" {
 		if in.namespace, err = source.Namespace(ctx, name); err != nil && !errors.Is(err, platform.ErrUnknown) {
 			return nil, err
@@ -291,7 +298,7 @@ func (s *Survey) judge(
 	judged := &cleanup.Candidate{
 		Facts: facts, Resource: at.GroupResource(), JSON: object.Object, Now: s.options.Now,
 		System:    judging.Protects(s.options.Protect, facts.Namespace),
-		Namespace: in.namespace,
+		Namespace: in.namespace, NoMultiKueue: in.noMultiKueue,
 		Lookup: func(name string) (answer bool, err error) {
 			if in.away == nil {
 				return in.lookups.answer(ctx, name, facts, object.Object)
