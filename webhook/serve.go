@@ -57,7 +57,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	out := h.webhooks.load.review(r, begun, func(review *wire.Review) answer {
 		reviewed = true
 		_ = connection.SetReadDeadline(time.Time{})
-		return h.handle(calledFrom(r.Context(), r.RemoteAddr), review)
+		return h.handle(r.Context(), review)
 	})
 	if reviewed {
 		h.write(w, out)

@@ -118,7 +118,7 @@ func (h *handler) answer(ctx context.Context, review *wire.Review, now time.Time
 	if !h.webhooks.reaches(review) {
 		return untouched()
 	}
-	ctx, end := h.webhooks.limited(requestedBy(ctx, review.Username))
+	ctx, end := h.webhooks.limited(ctx)
 	defer end()
 	request, err := h.webhooks.decode(ctx, review)
 	if err != nil {
@@ -192,7 +192,6 @@ func (w *Webhooks) RuleOptions() rules.Options { return w.options }
 // object. The cluster is not asked if the rules do not need it, nor about deleting if the profile
 // does not name the resource.
 func (w *Webhooks) Access(ctx context.Context, user authenticationv1.UserInfo, review *rules.Request) (rules.Access, error) {
-	ctx = requestedBy(ctx, user.Username)
 	profile, who := review.Facts.Profile, func() (authenticationv1.UserInfo, error) { return user, nil }
 	if profile.Resource == "" {
 		return rules.Access{Policies: w.mayUpdate(ctx, rules.ProtectionDeniedBy(review), who)}, nil

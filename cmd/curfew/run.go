@@ -97,7 +97,10 @@ func buildInfo() prometheus.Collector {
 func newProcess(options *options, parts parts) (*process, error) {
 	p := &process{options: options, clock: clock.RealClock{}, log: newLogger(options.verbosity)}
 	ctrl.SetLogger(p.log)
-	klog.SetLogger(p.log)
+	// The libraries log each request that fails. Of what repeats, ten lines a second are enough.
+	klog.SetLogger(newLogger(options.verbosity, zap.WrapCore(func(core zapcore.Core) zapcore.Core {
+		return zapcore.NewSamplerWithOptions(core, time.Second, 10, 0)
+	})))
 	var err error
 	if p.config, err = restConfig(options.kubeconfig); err != nil {
 		return nil, err
@@ -127,12 +130,12 @@ func newProcess(options *options, parts parts) (*process, error) {
 
 // newLogger writes JSON lines to standard error. controller-runtime's own logger drops lines that
 // repeat within a second, and no deletion may go unlogged.
-func newLogger(verbosity int) logr.Logger {
+func newLogger(verbosity int, options ...zap.Option) logr.Logger {
 	encoding := zap.NewProductionEncoderConfig()
 	encoding.EncodeTime = zapcore.RFC3339NanoTimeEncoder
 	// #nosec G115 -- options.validate bounds it.
 	core := zapcore.NewCore(zapcore.NewJSONEncoder(encoding), zapcore.Lock(os.Stderr), zapcore.Level(-verbosity))
-	return zapr.NewLogger(zap.New(core))
+	return zapr.NewLogger(zap.New(core, options...))
 }
 
 func restConfig(kubeconfig string) (*rest.Config, error) {

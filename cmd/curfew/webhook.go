@@ -33,6 +33,7 @@ type admission struct {
 	*process
 	certificate *tls.Config
 	builtin     *platform.Snapshot // without anything of the cluster
+	reviews     *webhook.Reviews
 	handlers    *webhook.Webhooks
 }
 
@@ -90,6 +91,9 @@ func (a *admission) addHandlers(context.Context) error {
 	if err != nil {
 		return err
 	}
+	if a.reviews, err = webhook.NewReviews(a.config, a.options.only()); err != nil {
+		return err
+	}
 	var tallies webhook.TallyGetter // no typed nil
 	if a.options.on(policy.TriggerTally) {
 		tallies = a.platform.Platform.Tallies
@@ -102,7 +106,7 @@ func (a *admission) addHandlers(context.Context) error {
 		Only: a.options.onlyNamespaces, Platform: a.platform.Platform.Store(), Runtimes: a.platform.Platform.Runtimes, Objects: objects,
 		Pods: webhook.LivePods{Reader: a.mgr.GetAPIReader()}, Owners: &follow.Owners{Client: a.dynamic, Mapper: a.mgr.GetRESTMapper()},
 		Namespaces: namespaces, Tallies: tallies, Clock: a.clock, ServerTime: a.serverTime, Registerer: metrics.Registry,
-		WarnBelow: warnBelow, AnnotationsOnly: a.options.annotationsOnly(), Access: a.reviews(),
+		WarnBelow: warnBelow, AnnotationsOnly: a.options.annotationsOnly(), Access: a.reviews,
 		ControllerUser: "system:serviceaccount:" + a.options.namespace + ":" + controllerAccount,
 		CleanupUser:    "system:serviceaccount:" + a.options.namespace + ":" + cleanupAccount,
 		RequireDelete:  a.options.requireDelete, StrictLabels: a.options.strictLabels, WarnExpired: a.options.expiredLabels == "warn",
@@ -113,19 +117,6 @@ func (a *admission) addHandlers(context.Context) error {
 		Logger:     a.log.WithName("webhook"),
 	})
 	return err
-}
-
-// reviews asks the API server for the permissions of users.
-func (a *admission) reviews() *webhook.CachedReviews {
-	var reviews webhook.AccessReviewer = webhook.SubjectAccessReviews{Client: a.typed.AuthorizationV1().SubjectAccessReviews()}
-	if a.options.only() {
-		reviews = webhook.LocalSubjectAccessReviews{Client: a.typed.AuthorizationV1()}
-	}
-	cached := webhook.NewCachedReviews(reviews, a.clock)
-	if a.options.clientCAFile == "" {
-		cached.Limit = webhook.LimitAnonymous
-	}
-	return cached
 }
 
 // ready returns the checks that must pass before requests may come.
