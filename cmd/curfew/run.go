@@ -71,17 +71,11 @@ func run(ctx context.Context, options *options, parts parts) error {
 	if err := metrics.Registry.Register(buildInfo()); err != nil {
 		return fmt.Errorf("registering metrics of the build: %w", err)
 	}
-	running := []func(context.Context) error{p.mgr.Start}
-	if server, err := p.metrics(ctx); err != nil {
-		return err
-	} else if server != nil {
-		running = append(running, server.Start)
-	}
 	p.log.Info("starting", "version", version, "webhook", parts.webhook, "controller", parts.controller)
 	if parts.webhook {
 		ctx = p.drain.follow(ctx, p.clock.After, options.drainDelay)
 	}
-	return together(ctx, running...)
+	return p.mgr.Start(ctx)
 }
 
 // buildInfo shows in a metric which version runs, so that dashboards can tell an upgrade.
@@ -124,7 +118,7 @@ func newProcess(options *options, parts parts) (*process, error) {
 		return nil, fmt.Errorf("client of the API server: %w", err)
 	}
 	p.serverTime = servertime.NewServerTime(p.skew, asks.Ping).Now
-	p.mgr, err = newManager(capped, options, parts)
+	p.mgr, err = newManager(capped, options, parts, p.metrics())
 	return p, err
 }
 
@@ -156,7 +150,7 @@ func restConfig(kubeconfig string) (*rest.Config, error) {
 	return config, nil
 }
 
-func newManager(config *rest.Config, options *options, parts parts) (manager.Manager, error) {
+func newManager(config *rest.Config, options *options, parts parts, metrics server.Options) (manager.Manager, error) {
 	renew := options.leaseDuration * 2 / 3
 	var lock resourcelock.Interface
 	if parts.controller && options.leaderElect {
@@ -173,8 +167,8 @@ func newManager(config *rest.Config, options *options, parts parts) (manager.Man
 			},
 			DefaultTransform: cache.TransformStripManagedFields(),
 		},
-		Metrics:                       server.Options{BindAddress: "0"}, // process.metrics serves it
-		HealthProbeBindAddress:        "0",                              // addHealth serves it
+		Metrics:                       metrics,
+		HealthProbeBindAddress:        "0", // addHealth serves it, with limits.
 		PprofBindAddress:              options.pprof,
 		LeaderElection:                lock != nil,
 		LeaderElectionReleaseOnCancel: true,

@@ -11,9 +11,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus/promhttp"
-	"k8s.io/client-go/util/cert"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	ctrlwebhook "sigs.k8s.io/controller-runtime/pkg/webhook"
 
 	"curfew.dev/curfew/certs"
@@ -45,49 +44,25 @@ func (a *admission) addServer(ctx context.Context) error {
 	return a.mgr.Add(listener)
 }
 
-// maxConnections bounds the connections of /metrics, and of the HTTP API. Anyone who reaches a port
-// may open some, and the process has other work (S9).
+// maxConnections bounds the connections of the HTTP API. Anyone who reaches the port may open some,
+// and the process has other work (S9).
 const maxConnections = 100
 
-// metrics serves /metrics; nil if nothing does. The manager's own server limits neither connections
-// nor their time.
-func (p *process) metrics(ctx context.Context) (*api.Server, error) {
-	if p.options.metricsAddr == "0" {
-		return nil, nil
+// metrics are the options of controller-runtime's metrics server.
+func (p *process) metrics() server.Options {
+	out := server.Options{BindAddress: p.options.metricsAddr, SecureServing: p.options.metricsSecure}
+	if out.SecureServing {
+		out.FilterProvider = filters.WithAuthenticationAndAuthorization
+		// The certificate of the webhook. The server of a controller makes one, which scrapers cannot
+		// verify.
+		out.TLSOpts = []func(*tls.Config){func(config *tls.Config) {
+			config.MinVersion, config.NextProtos = tlsVersions[p.options.tlsMinVersion], []string{"http/1.1"}
+			if p.certificates != nil { // It is made after the manager.
+				config.GetCertificate = p.certificates.GetCertificate
+			}
+		}}
 	}
-	handler := promhttp.HandlerFor(metrics.Registry, promhttp.HandlerOpts{ErrorHandling: promhttp.HTTPErrorOnError})
-	var config *tls.Config
-	if p.options.metricsSecure {
-		var err error
-		if config, err = p.metricsTLS(); err != nil {
-			return nil, fmt.Errorf("a certificate for /metrics: %w", err)
-		}
-		handler = api.Guarded(p.users(""), p.access(), p.log.WithName("metrics"), handler)
-	}
-	mux := http.NewServeMux()
-	mux.Handle("/metrics", handler)
-	server, err := api.ListenTLS(ctx, p.options.metricsAddr, mux, config)
-	if err != nil {
-		return nil, fmt.Errorf("/metrics: %w", err)
-	}
-	return server.AtMost(maxConnections), nil
-}
-
-// metricsTLS is the webhook's certificate. A controller without a webhook signs one itself, which
-// scrapers cannot verify.
-func (p *process) metricsTLS() (*tls.Config, error) {
-	config := &tls.Config{MinVersion: tlsVersions[p.options.tlsMinVersion], NextProtos: []string{"http/1.1"}}
-	if p.certificates != nil {
-		config.GetCertificate = p.certificates.GetCertificate
-		return config, nil
-	}
-	certificate, key, err := cert.GenerateSelfSignedCertKey("localhost", nil, nil)
-	if err != nil {
-		return nil, err
-	}
-	config.Certificates = make([]tls.Certificate, 1)
-	config.Certificates[0], err = tls.X509KeyPair(certificate, key)
-	return config, err
+	return out
 }
 
 // users finds the users of tokens for an audience; empty means that of the API server.

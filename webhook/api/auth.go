@@ -115,12 +115,6 @@ func orOffline(r *http.Request) string {
 	return ""
 }
 
-// Guarded passes a request on only if its user has a token, and may use its verb on its path. It
-// bounds the requests that wait for an answer about that.
-func Guarded(authenticator Authenticator, authorizer Authorizer, log logr.Logger, next http.Handler) http.Handler {
-	return limitedInFlight(4 * maxAuthenticating)(authenticated(authenticator, newToken(""), log)(authorized(authorizer, log)(next)))
-}
-
 func unauthenticated(w http.ResponseWriter, r *http.Request, detail string) {
 	w.Header().Set("WWW-Authenticate", `Bearer realm="curfew"`)
 	WriteProblem(w, r, http.StatusUnauthorized, detail)
