@@ -30,6 +30,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
@@ -41,7 +42,6 @@ import (
 	"curfew.dev/curfew/controller/paging"
 	"curfew.dev/curfew/controller/pause"
 	"curfew.dev/curfew/controller/servertime"
-	"curfew.dev/curfew/webhook/api"
 )
 
 // run builds the parts of the process and runs them until ctx is done.
@@ -54,7 +54,7 @@ func run(ctx context.Context, options *options, parts parts) error {
 	if err := p.addPlatform(ctx); err != nil {
 		return fmt.Errorf("setting up what Curfew judges by: %w", err)
 	}
-	var ready []api.Check
+	var ready map[string]healthz.Checker
 	if parts.webhook {
 		if ready, err = addWebhook(ctx, p); err != nil {
 			return fmt.Errorf("setting up the webhooks: %w", err)
@@ -65,7 +65,7 @@ func run(ctx context.Context, options *options, parts parts) error {
 			return fmt.Errorf("setting up the controller: %w", err)
 		}
 	}
-	if err := addHealth(ctx, p, ready); err != nil {
+	if err := p.addHealth(ctx, ready); err != nil {
 		return fmt.Errorf("setting up health checks: %w", err)
 	}
 	if err := metrics.Registry.Register(buildInfo()); err != nil {
@@ -183,19 +183,6 @@ func newManager(config *rest.Config, options *options, parts parts, metrics serv
 		return nil, fmt.Errorf("connecting to the API server: %w", err)
 	}
 	return mgr, nil
-}
-
-// addHealth serves /healthz and /readyz. A controller that waits for the lease is ready.
-func addHealth(ctx context.Context, p *process, ready []api.Check) error {
-	router, err := api.New(api.Options{Ready: ready, Logger: p.log.WithName("http")})
-	if err != nil {
-		return err
-	}
-	server, err := api.Listen(ctx, p.options.healthAddr, router)
-	if err != nil {
-		return err
-	}
-	return p.mgr.Add(server)
 }
 
 // process holds the parts that webhooks and controller share.

@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	ctrlwebhook "sigs.k8s.io/controller-runtime/pkg/webhook"
@@ -44,10 +46,6 @@ func (a *admission) addServer(ctx context.Context) error {
 	return a.mgr.Add(listener)
 }
 
-// maxConnections bounds the connections of the HTTP API. Anyone who reaches the port may open some,
-// and the process has other work (S9).
-const maxConnections = 100
-
 // metrics are the options of controller-runtime's metrics server.
 func (p *process) metrics() server.Options {
 	out := server.Options{BindAddress: p.options.metricsAddr, SecureServing: p.options.metricsSecure}
@@ -65,15 +63,44 @@ func (p *process) metrics() server.Options {
 	return out
 }
 
-// users finds the users of tokens for an audience; empty means that of the API server.
-func (p *process) users(audience string) api.Authenticator {
-	return api.NewTokenReviews(p.typed.AuthenticationV1().TokenReviews(), audience)
+// addHealth serves /healthz and /readyz. A controller that waits for the lease is ready.
+func (p *process) addHealth(ctx context.Context, ready map[string]healthz.Checker) error {
+	mux := http.NewServeMux()
+	for path, checks := range map[string]map[string]healthz.Checker{"/healthz": nil, "/readyz": ready} {
+		handler := http.StripPrefix(path, &healthz.Handler{Checks: checks})
+		mux.Handle(path, handler)
+		mux.Handle(path+"/", handler)
+	}
+	return p.serve(ctx, "health", p.options.healthAddr, healthServer(mux), nil)
 }
 
-// access finds out what users may do.
-func (p *process) access() api.Authorizer {
-	return api.NewAccessReviews(p.typed.AuthorizationV1().SubjectAccessReviews())
+// healthServer has narrow limits: anyone may reach the port, and a probe is small.
+func healthServer(handler http.Handler) *http.Server {
+	return &http.Server{Handler: handler, ReadHeaderTimeout: time.Second, ReadTimeout: time.Second, WriteTimeout: time.Second,
+		MaxHeaderBytes: 4 << 10}
 }
+
+// apiServer gives clients time to send manifests. One that dawdles gives way to the others.
+func apiServer(handler http.Handler) *http.Server {
+	return &http.Server{Handler: handler, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 30 * time.Second, WriteTimeout: time.Minute,
+		IdleTimeout: 90 * time.Second, MaxHeaderBytes: 64 << 10}
+}
+
+// serve has the manager run a server. Without a TLS configuration it is plain HTTP. It listens
+// at once, so that a port that is taken is known before anything runs.
+func (p *process) serve(ctx context.Context, name, address string, server *http.Server, config *tls.Config) error {
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+	if err != nil {
+		return fmt.Errorf("listening on %q: %w", address, err)
+	}
+	if config != nil {
+		listener = tls.NewListener(listener, config)
+	}
+	return p.mgr.Add(&manager.Server{Name: name, Server: server, Listener: listener, ShutdownTimeout: new(drainTimeout)})
+}
+
+// drainTimeout is how long requests under way may take at the end.
+const drainTimeout = 10 * time.Second
 
 // drain stops a webhook without failing a request: it serves until its callers have noticed that it
 // is no longer ready, and meanwhile closes each connection after its response. Idle connections
@@ -104,11 +131,9 @@ func (d *drain) closing(next http.Handler) http.Handler {
 }
 
 // check fails once the process has been told to stop.
-func (d *drain) check() api.Check {
-	return api.Check{Name: "stopping", Probe: func(context.Context) error {
-		if d.begun.Load() {
-			return errors.New("the process has been told to stop")
-		}
-		return nil
-	}}
+func (d *drain) check(*http.Request) error {
+	if d.begun.Load() {
+		return errors.New("the process has been told to stop")
+	}
+	return nil
 }

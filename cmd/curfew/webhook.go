@@ -6,10 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/client-go/metadata"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"curfew.dev/curfew/certs"
@@ -39,7 +41,7 @@ type admission struct {
 
 // addWebhook wires certificate → TLS server → handlers, and returns the checks that must pass
 // before requests may come.
-func addWebhook(ctx context.Context, process *process) ([]api.Check, error) {
+func addWebhook(ctx context.Context, process *process) (map[string]healthz.Checker, error) {
 	a := &admission{process: process, builtin: process.platform.Platform.Store().Snapshot()}
 	err := steps(ctx, a.addCertificates, a.addHandlers, a.addServer, a.addAPI)
 	return a.ready(), err
@@ -120,22 +122,22 @@ func (a *admission) addHandlers(context.Context) error {
 }
 
 // ready returns the checks that must pass before requests may come.
-func (a *admission) ready() []api.Check {
-	return []api.Check{
-		a.drain.check(),
-		{Name: "certificate", Probe: func(context.Context) error {
+func (a *admission) ready() map[string]healthz.Checker {
+	return map[string]healthz.Checker{
+		"stopping": a.drain.check,
+		"certificate": func(*http.Request) error {
 			if !a.certificates.Ready() {
 				return errors.New("no serving certificate yet, or the API server has not been told whom to trust")
 			}
 			return nil
-		}},
-		{Name: "policies", Probe: func(context.Context) error { return a.platform.Platform.Ready() }},
-		{Name: "namespaces", Probe: func(context.Context) error {
+		},
+		"policies": func(*http.Request) error { return a.platform.Platform.Ready() },
+		"namespaces": func(*http.Request) error {
 			if !a.platform.Namespaces.Synced() {
 				return errors.New("not all namespaces are known yet")
 			}
 			return nil
-		}},
+		},
 	}
 }
 
@@ -149,18 +151,11 @@ func (a *admission) addAPI(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("setting up the HTTP API: %w", err)
 	}
-	router, err := api.New(api.Options{Ready: a.ready(), Logger: decisions.Logger})
+	router, err := api.New(*decisions)
 	if err != nil {
 		return fmt.Errorf("setting up the HTTP API: %w", err)
 	}
-	if err := decisions.Mount(router); err != nil {
-		return fmt.Errorf("setting up the HTTP API: %w", err)
-	}
-	server, err := api.ListenTLS(ctx, a.options.apiAddr, router, a.certificate)
-	if err != nil {
-		return fmt.Errorf("setting up the HTTP API: %w", err)
-	}
-	return a.mgr.Add(server.AtMost(maxConnections))
+	return a.serve(ctx, "api", a.options.apiAddr, apiServer(router), a.certificate)
 }
 
 func (a *admission) decisions() (*api.Decisions, error) {
@@ -174,9 +169,8 @@ func (a *admission) decisions() (*api.Decisions, error) {
 	}
 	return &api.Decisions{
 		Builtin: a.builtin, Source: a.handlers.Source(), Busy: a.handlers.Busy, Schemas: schemas, Clock: a.clock,
-		Authenticator: a.users(a.options.httpAPIAudience), Audience: a.options.httpAPIAudience,
-		Authorizer: a.access(),
-		Access:     a.handlers.Access, Rules: a.handlers.RuleOptions(),
+		Authenticator: api.NewTokenReviews(a.typed.AuthenticationV1().TokenReviews(), a.options.httpAPIAudience),
+		Audience:      a.options.httpAPIAudience, Authorizer: a.reviews, Access: a.handlers.Access, Rules: a.handlers.RuleOptions(),
 		AnnotationsOnly: a.options.annotationsOnly(), CleanupInterval: a.options.cleanupMinInterval, Logger: a.log.WithName("api"),
 	}, nil
 }
