@@ -1,93 +1,175 @@
 package webhook
 
 import (
+	"bytes"
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
-	"strconv"
+	"io"
+	"net/http"
+	"net/url"
 	"strings"
-	"sync"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/cache"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
+	authorizationcel "k8s.io/apiserver/pkg/authorization/cel"
 	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
+	"k8s.io/client-go/rest"
 
 	"curfew.dev/curfew/policy/rules"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
-// SubjectAccessReviews asks the API server's own authorizer.
-type SubjectAccessReviews struct {
-	Client authorizationclient.SubjectAccessReviewInterface
+// Reviews asks the API server's authorizer what users may do, through apiserver's delegating
+// authorizer. It caches answers, so that a loop that creates a thousand Jobs asks once.
+type Reviews struct {
+	config authorizerfactory.DelegatingAuthorizerConfig
+	cached authorizer.Authorizer
+	local  bool
 }
 
-// May implements [AccessReviewer].
-func (s SubjectAccessReviews) May(ctx context.Context, user authenticationv1.UserInfo, what authorizationv1.ResourceAttributes) (bool,
-	error) {
-	spec := reviewOf(user, what)
-	answer, err := s.Client.Create(ctx, &authorizationv1.SubjectAccessReview{Spec: spec}, metav1.CreateOptions{})
+const (
+	// keepAnswers is how long an answer is cached: the next attempt should notice a role that was just
+	// granted.
+	keepAnswers = 10 * time.Second
+	// maxAnswers bounds the memory of a cache.
+	maxAnswers = 4096
+	// maxQuestion bounds what is cached. Anyone who reaches the webhooks can make up users with a
+	// megabyte of groups. A question of more bytes is asked each time.
+	maxQuestion = 4 << 10
+	// reviewsPerSecond bounds what the webhooks and the HTTP API ask together.
+	reviewsPerSecond = 200
+)
+
+// NewReviews returns reviews by a client that may create SubjectAccessReviews. With local it asks by
+// LocalSubjectAccessReviews in the namespace of the object, which a Role can permit.
+func NewReviews(config *rest.Config, local bool) (*Reviews, error) {
+	config = rest.CopyConfig(config)
+	config.QPS, config.Burst, config.ContentType = reviewsPerSecond, reviewsPerSecond, runtime.ContentTypeJSON
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return reviewTransport{next, local} })
+	client, err := authorizationclient.NewForConfig(config)
 	if err != nil {
-		return false, unanswerable(spec, err)
+		return nil, fmt.Errorf("client of access reviews: %w", err)
 	}
-	return answer.Status.Allowed, nil
+	out := &Reviews{local: local, config: authorizerfactory.DelegatingAuthorizerConfig{
+		SubjectAccessReviewClient: client, Compiler: authorizationcel.NewDefaultCompiler(),
+		AllowCacheTTL: keepAnswers, DenyCacheTTL: keepAnswers, WebhookRetryBackoff: &wait.Backoff{Steps: 1},
+	}}
+	out.cached, err = out.config.New()
+	return out, err
 }
 
-// LocalSubjectAccessReviews asks the same in the namespace of the object, which a Role can permit.
-type LocalSubjectAccessReviews struct {
-	Client authorizationclient.LocalSubjectAccessReviewsGetter
+// reviewTransport sends a review, and shortens the answer.
+type reviewTransport struct {
+	next  http.RoundTripper
+	local bool
+}
+
+// RoundTrip implements [http.RoundTripper].
+func (t reviewTransport) RoundTrip(review *http.Request) (*http.Response, error) {
+	if t.local {
+		var err error
+		if review, err = local(review); err != nil {
+			return nil, err
+		}
+	}
+	response, err := t.next.RoundTrip(review)
+	if err != nil || response.StatusCode >= http.StatusMultipleChoices {
+		return response, err
+	}
+	return short(response)
+}
+
+// local turns a review into a LocalSubjectAccessReview, which has the same fields.
+func local(r *http.Request) (*http.Request, error) {
+	var review authorizationv1.LocalSubjectAccessReview
+	err := json.NewDecoder(r.Body).Decode(&review)
+	if err := errors.Join(err, r.Body.Close()); err != nil {
+		return nil, err
+	}
+	review.Kind, review.Namespace = "LocalSubjectAccessReview", review.Spec.ResourceAttributes.Namespace
+	body, err := json.Marshal(review)
+	if err != nil {
+		return nil, err
+	}
+	to := r.URL.JoinPath("..", "namespaces", url.PathEscape(review.Namespace), "localsubjectaccessreviews").String()
+	out, err := http.NewRequestWithContext(r.Context(), r.Method, to, bytes.NewReader(body))
+	if err == nil {
+		out.Header = r.Header
+	}
+	return out, err
+}
+
+// short keeps of an answer what is allowed. The authorizer would cache a text of any length, and a
+// tenant can make it a megabyte, by RoleBindings to Roles that do not exist.
+func short(response *http.Response) (*http.Response, error) {
+	var answer authorizationv1.SubjectAccessReview
+	err := json.NewDecoder(response.Body).Decode(&answer)
+	if err := errors.Join(err, response.Body.Close()); err != nil {
+		return nil, err
+	}
+	body, err := json.Marshal(authorizationv1.SubjectAccessReview{
+		TypeMeta: metav1.TypeMeta{APIVersion: authorizationv1.SchemeGroupVersion.String(), Kind: "SubjectAccessReview"},
+		Status:   authorizationv1.SubjectAccessReviewStatus{Allowed: answer.Status.Allowed, Denied: answer.Status.Denied},
+	})
+	response.Body, response.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+	return response, err
 }
 
 // errNoNamespace is the answer about cluster-scoped objects, and about all namespaces.
 var errNoNamespace = errors.New("a LocalSubjectAccessReview asks about one namespace")
 
-// May implements [AccessReviewer].
-func (l LocalSubjectAccessReviews) May(ctx context.Context, user authenticationv1.UserInfo,
-	what authorizationv1.ResourceAttributes) (bool, error) {
-	spec := reviewOf(user, what)
-	if what.Namespace == "" {
-		return false, unanswerable(spec, errNoNamespace)
-	}
-	// The API server requires the namespace in both places.
-	review := &authorizationv1.LocalSubjectAccessReview{ObjectMeta: metav1.ObjectMeta{Namespace: what.Namespace}, Spec: spec}
-	answer, err := l.Client.LocalSubjectAccessReviews(what.Namespace).Create(ctx, review, metav1.CreateOptions{})
-	if err != nil {
-		return false, unanswerable(spec, err)
-	}
-	return answer.Status.Allowed, nil
-}
-
 const verbDelete = "delete"
 
-func reviewOf(user authenticationv1.UserInfo, what authorizationv1.ResourceAttributes) authorizationv1.SubjectAccessReviewSpec {
-	what.Verb = cmp.Or(what.Verb, verbDelete)
-	return authorizationv1.SubjectAccessReviewSpec{
-		ResourceAttributes: &what, User: user.Username, UID: user.UID, Groups: user.Groups, Extra: extra(user.Extra),
+// May implements [AccessReviewer]. It leaves out the name of an object that is to be deleted, so that
+// one answer counts for all names. Permissions for single names are therefore not seen, and the rule
+// only warns by default.
+func (r *Reviews) May(ctx context.Context, who authenticationv1.UserInfo, what authorizationv1.ResourceAttributes) (bool, error) {
+	if what.Verb = cmp.Or(what.Verb, verbDelete); what.Verb == verbDelete {
+		what.Name = ""
 	}
+	return r.Allows(ctx, who, authorizer.AttributesRecord{
+		Verb: what.Verb, Namespace: what.Namespace, APIGroup: what.Group, APIVersion: what.Version, Resource: what.Resource, Name: what.Name,
+		ResourceRequest: true,
+	})
 }
 
-func unanswerable(spec authorizationv1.SubjectAccessReviewSpec, err error) error {
-	what := spec.ResourceAttributes
-	return fmt.Errorf("asking whether %s may %s %s in %q: %w", spec.User, what.Verb, what.Resource, what.Namespace, err)
-}
-
-func extra(in map[string]authenticationv1.ExtraValue) map[string]authorizationv1.ExtraValue {
-	if len(in) == 0 {
-		return nil
+// Allows reports whether a user may send a request. An error means that this is unknown, also where
+// too many others are asked about.
+func (r *Reviews) Allows(ctx context.Context, who authenticationv1.UserInfo, request authorizer.AttributesRecord) (bool, error) {
+	of := &user.DefaultInfo{Name: who.Username, UID: who.UID, Groups: who.Groups, Extra: make(map[string][]string, len(who.Extra))}
+	for key, values := range who.Extra {
+		of.Extra[key] = values
 	}
-	out := make(map[string]authorizationv1.ExtraValue, len(in))
-	for key, value := range in {
-		out[key] = authorizationv1.ExtraValue(value)
+	request.User = of
+	answers := r.cached
+	question, err := json.Marshal(request)
+	if err == nil && len(question) > maxQuestion {
+		answers, err = r.config.New()
 	}
-	return out
+	if r.local && request.Namespace == "" {
+		err = errNoNamespace
+	}
+	var decision authorizer.Decision
+	if err == nil {
+		ctx, cancel := context.WithTimeout(ctx, accessTimeout)
+		defer cancel()
+		decision, _, err = answers.Authorize(ctx, request)
+	}
+	if err != nil {
+		return false, fmt.Errorf("asking whether %s may %s %s in %q: %w", of.Name, request.Verb, cmp.Or(request.Path, request.Resource), request.Namespace, err)
+	}
+	return decision == authorizer.DecisionAllow, nil
 }
 
 // accessTimeout bounds the questions about deleting, and those about updating. Both together leave
@@ -179,89 +261,4 @@ func serviceAccountGroups(username string) []string {
 		return nil
 	}
 	return []string{"system:serviceaccounts", "system:serviceaccounts:" + parts[2], "system:authenticated"}
-}
-
-// CachedReviews caches answers. It leaves out the name of an object that is to be deleted, so that
-// a loop that creates a thousand Jobs asks once. Permissions for single names are therefore not
-// seen, and the rule only warns by default.
-type CachedReviews struct {
-	// Limit is how many questions a second go to the API server; 0 means no limit. Where anyone can
-	// call the webhooks, each request may name a user that was never asked about. So callers share the
-	// limit, by their address, and the tenants that one caller names share its part: see [share].
-	Limit int
-
-	reviewer AccessReviewer
-	clock    Clock
-	answers  *cache.LRUExpireCache // whether it is allowed, by question
-
-	mu sync.Mutex
-	// asked are the questions since second began, and before has the questions of the second before.
-	second        time.Time
-	asked, before *uses
-}
-
-// LimitAnonymous is the Limit where callers of the webhooks are not authenticated. An API server
-// has half of it while no others call, and a third beside one other caller.
-const LimitAnonymous = 200
-
-// errTooMany is the answer beyond the limit.
-var errTooMany = errors.New("too many access reviews in one second")
-
-const (
-	// keepAnswers is how long an answer is cached: the next attempt should notice a role that was just
-	// granted.
-	keepAnswers = 10 * time.Second
-	// maxAnswers bounds the memory of a cache.
-	maxAnswers = 4096
-)
-
-// NewCachedReviews caches a reviewer's answers for ten seconds.
-func NewCachedReviews(reviewer AccessReviewer, clock Clock) *CachedReviews {
-	answers := cache.NewLRUExpireCacheWithClock(maxAnswers, clock)
-	return &CachedReviews{reviewer: reviewer, clock: clock, answers: answers, asked: &uses{}}
-}
-
-// May implements [AccessReviewer]. Errors are not cached.
-func (c *CachedReviews) May(ctx context.Context, user authenticationv1.UserInfo, what authorizationv1.ResourceAttributes) (bool, error) {
-	if cmp.Or(what.Verb, verbDelete) == verbDelete {
-		what.Name = ""
-	}
-	key := questionOf(&user, &what)
-	if known, ok := c.answers.Get(key); ok {
-		return known == true, nil
-	}
-	caller, _ := ctx.Value(callerKey{}).(string)
-	requester, _ := ctx.Value(requesterKey{}).(string)
-	if !c.permit(digestOf(caller), digestOf(tenantOf(cmp.Or(requester, user.Username)))) {
-		return false, errTooMany
-	}
-	allowed, err := c.reviewer.May(ctx, user, what)
-	if err != nil {
-		return false, err
-	}
-	c.answers.Add(key, allowed, keepAnswers)
-	return allowed, nil
-}
-
-// questionOf identifies a question. Names of users and groups may contain any text.
-func questionOf(user *authenticationv1.UserInfo, what *authorizationv1.ResourceAttributes) digest {
-	parts := []string{user.Username, user.UID, what.Verb, what.Group, what.Resource, what.Namespace, what.Name, strconv.Itoa(len(user.Groups))}
-	parts = append(parts, user.Groups...)
-	for _, key := range slices.Sorted(maps.Keys(user.Extra)) {
-		parts = append(append(parts, key, strconv.Itoa(len(user.Extra[key]))), user.Extra[key]...)
-	}
-	return digestOf(parts...)
-}
-
-// digest identifies a list of texts.
-type digest [sha256.Size]byte
-
-// digestOf hashes each text with its length, so that no text can contain a separator.
-func digestOf(texts ...string) digest {
-	sum := sha256.New()
-	for _, text := range texts {
-		_ = binary.Write(sum, binary.LittleEndian, uint64(len(text))) // A hash never fails.
-		_, _ = sum.Write([]byte(text))
-	}
-	return digest(sum.Sum(nil))
 }

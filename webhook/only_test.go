@@ -2,14 +2,12 @@ package webhook
 
 import (
 	"encoding/json"
+	"errors"
 	"net/http"
 	"testing"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/kubernetes/fake"
-	clientgotesting "k8s.io/client-go/testing"
 )
 
 // With --only-namespaces, requests about everything else are allowed unchanged, whatever the
@@ -63,31 +61,23 @@ func TestOnlyNamespaces(t *testing.T) {
 // A LocalSubjectAccessReview names its namespace twice, as the API server requires, and everything
 // about the user. It cannot ask about a cluster-scoped object, and that is no "yes".
 func TestLocalSubjectAccessReviews(t *testing.T) {
-	client := fake.NewClientset()
-	var sent *authorizationv1.LocalSubjectAccessReview
-	client.PrependReactor("create", "localsubjectaccessreviews", func(action clientgotesting.Action) (bool, runtime.Object, error) {
-		sent = action.(clientgotesting.CreateAction).GetObject().(*authorizationv1.LocalSubjectAccessReview)
-		if action.GetNamespace() != sent.Namespace {
-			t.Errorf("sent to namespace %q with %q", action.GetNamespace(), sent.Namespace)
-		}
-		answer := sent.DeepCopy()
-		answer.Status.Allowed = sent.Spec.User == "ann"
-		return true, answer, nil
-	})
-	reviews := LocalSubjectAccessReviews{Client: client.AuthorizationV1()}
+	c := &cluster{may: map[string]bool{"ann": true}}
+	asked := reviews(t, c, true)
 	what := authorizationv1.ResourceAttributes{Namespace: "ci", Group: "batch", Version: "v1", Resource: "jobs", Name: "a"}
 	for user, want := range map[string]bool{"ann": true, "bob": false} {
-		got, err := reviews.May(t.Context(), authenticationv1.UserInfo{Username: user, Groups: []string{"team"}}, what)
+		got, err := asked.May(t.Context(), authenticationv1.UserInfo{Username: user, Groups: []string{"team"}}, what)
 		if err != nil || got != want {
 			t.Errorf("%s: %t, %v; want %t", user, got, err, want)
 		}
-		asked := sent.Spec.ResourceAttributes
-		if sent.Namespace != "ci" || asked.Namespace != "ci" || asked.Verb != "delete" || asked.Resource != "jobs" || len(sent.Spec.Groups) != 1 {
-			t.Errorf("%s: asked %+v of %+v", user, asked, sent.Spec)
+		path, sent := c.paths[len(c.paths)-1], c.requests[len(c.requests)-1]
+		of := sent.Spec.ResourceAttributes
+		if path != "/apis/authorization.k8s.io/v1/namespaces/ci/localsubjectaccessreviews" || sent.Kind != "LocalSubjectAccessReview" || sent.Namespace != "ci" ||
+			of.Namespace != "ci" || of.Verb != "delete" || of.Resource != "jobs" || sent.Spec.User != user || len(sent.Spec.Groups) != 1 {
+			t.Errorf("%s: sent %+v about %+v to %s", user, sent, of, path)
 		}
 	}
-	sent, what.Namespace = nil, ""
-	if got, err := reviews.May(t.Context(), authenticationv1.UserInfo{Username: "ann"}, what); got || err == nil || sent != nil {
-		t.Errorf("without a namespace: %t, %v, sent %v; want an error", got, err, sent)
+	what.Namespace = ""
+	if got, err := asked.May(t.Context(), authenticationv1.UserInfo{Username: "ann"}, what); got || !errors.Is(err, errNoNamespace) || len(c.paths) != 2 {
+		t.Errorf("without a namespace: %t, %v, asked %d times; want an error", got, err, len(c.paths))
 	}
 }

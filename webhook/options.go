@@ -113,7 +113,7 @@ func (o *Options) validate() error {
 		{o.Namespaces == nil, "Namespaces is nil: use follow.NewNamespaces"},
 		{o.Clock == nil, "Clock is nil: use clock.RealClock{} of k8s.io/utils"},
 		{o.Registerer == nil, "Registerer is nil: use a prometheus.Registry"},
-		{o.RequireDelete && o.Access == nil, "RequireDelete is set and Access is nil: use NewCachedReviews"},
+		{o.RequireDelete && o.Access == nil, "RequireDelete is set and Access is nil: use NewReviews"},
 		{o.Memory < 0, "Memory is negative: use 0 for the default"},
 		{o.WarnBelow < 0, "WarnBelow is " + o.WarnBelow.String() + ": use 0 or more"},
 	} {

@@ -3,6 +3,7 @@ package webhook
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"fmt"
 	"maps"
 	"time"
@@ -201,7 +202,7 @@ func (w *Webhooks) admitChild(ctx context.Context, review *rules.Request, decisi
 	for _, denial := range decision.Denials() {
 		parts = append(parts, denial.Field, denial.Value)
 	}
-	key := digestOf(parts...)
+	key := sha256.Sum256(fmt.Appendf(nil, "%q", parts)) // A value may be as long as an object.
 	if _, known := w.inherited.Get(key); known {
 		review.AdmitChild(decision, nil)
 		return

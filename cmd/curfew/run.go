@@ -30,6 +30,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
@@ -41,7 +42,6 @@ import (
 	"curfew.dev/curfew/controller/paging"
 	"curfew.dev/curfew/controller/pause"
 	"curfew.dev/curfew/controller/servertime"
-	"curfew.dev/curfew/webhook/api"
 )
 
 // run builds the parts of the process and runs them until ctx is done.
@@ -54,7 +54,7 @@ func run(ctx context.Context, options *options, parts parts) error {
 	if err := p.addPlatform(ctx); err != nil {
 		return fmt.Errorf("setting up what Curfew judges by: %w", err)
 	}
-	var ready []api.Check
+	var ready map[string]healthz.Checker
 	if parts.webhook {
 		if ready, err = addWebhook(ctx, p); err != nil {
 			return fmt.Errorf("setting up the webhooks: %w", err)
@@ -65,23 +65,17 @@ func run(ctx context.Context, options *options, parts parts) error {
 			return fmt.Errorf("setting up the controller: %w", err)
 		}
 	}
-	if err := addHealth(ctx, p, ready); err != nil {
+	if err := p.addHealth(ctx, ready); err != nil {
 		return fmt.Errorf("setting up health checks: %w", err)
 	}
 	if err := metrics.Registry.Register(buildInfo()); err != nil {
 		return fmt.Errorf("registering metrics of the build: %w", err)
 	}
-	running := []func(context.Context) error{p.mgr.Start}
-	if server, err := p.metrics(ctx); err != nil {
-		return err
-	} else if server != nil {
-		running = append(running, server.Start)
-	}
 	p.log.Info("starting", "version", version, "webhook", parts.webhook, "controller", parts.controller)
 	if parts.webhook {
 		ctx = p.drain.follow(ctx, p.clock.After, options.drainDelay)
 	}
-	return together(ctx, running...)
+	return p.mgr.Start(ctx)
 }
 
 // buildInfo shows in a metric which version runs, so that dashboards can tell an upgrade.
@@ -97,7 +91,10 @@ func buildInfo() prometheus.Collector {
 func newProcess(options *options, parts parts) (*process, error) {
 	p := &process{options: options, clock: clock.RealClock{}, log: newLogger(options.verbosity)}
 	ctrl.SetLogger(p.log)
-	klog.SetLogger(p.log)
+	// The libraries log each request that fails. Of what repeats, ten lines a second are enough.
+	klog.SetLogger(newLogger(options.verbosity, zap.WrapCore(func(core zapcore.Core) zapcore.Core {
+		return zapcore.NewSamplerWithOptions(core, time.Second, 10, 0)
+	})))
 	var err error
 	if p.config, err = restConfig(options.kubeconfig); err != nil {
 		return nil, err
@@ -121,18 +118,18 @@ func newProcess(options *options, parts parts) (*process, error) {
 		return nil, fmt.Errorf("client of the API server: %w", err)
 	}
 	p.serverTime = servertime.NewServerTime(p.skew, asks.Ping).Now
-	p.mgr, err = newManager(capped, options, parts)
+	p.mgr, err = newManager(capped, options, parts, p.metrics())
 	return p, err
 }
 
 // newLogger writes JSON lines to standard error. controller-runtime's own logger drops lines that
 // repeat within a second, and no deletion may go unlogged.
-func newLogger(verbosity int) logr.Logger {
+func newLogger(verbosity int, options ...zap.Option) logr.Logger {
 	encoding := zap.NewProductionEncoderConfig()
 	encoding.EncodeTime = zapcore.RFC3339NanoTimeEncoder
 	// #nosec G115 -- options.validate bounds it.
 	core := zapcore.NewCore(zapcore.NewJSONEncoder(encoding), zapcore.Lock(os.Stderr), zapcore.Level(-verbosity))
-	return zapr.NewLogger(zap.New(core))
+	return zapr.NewLogger(zap.New(core, options...))
 }
 
 func restConfig(kubeconfig string) (*rest.Config, error) {
@@ -153,7 +150,7 @@ func restConfig(kubeconfig string) (*rest.Config, error) {
 	return config, nil
 }
 
-func newManager(config *rest.Config, options *options, parts parts) (manager.Manager, error) {
+func newManager(config *rest.Config, options *options, parts parts, metrics server.Options) (manager.Manager, error) {
 	renew := options.leaseDuration * 2 / 3
 	var lock resourcelock.Interface
 	if parts.controller && options.leaderElect {
@@ -170,8 +167,8 @@ func newManager(config *rest.Config, options *options, parts parts) (manager.Man
 			},
 			DefaultTransform: cache.TransformStripManagedFields(),
 		},
-		Metrics:                       server.Options{BindAddress: "0"}, // process.metrics serves it
-		HealthProbeBindAddress:        "0",                              // addHealth serves it
+		Metrics:                       metrics,
+		HealthProbeBindAddress:        "0", // addHealth serves it, with limits.
 		PprofBindAddress:              options.pprof,
 		LeaderElection:                lock != nil,
 		LeaderElectionReleaseOnCancel: true,
@@ -186,19 +183,6 @@ func newManager(config *rest.Config, options *options, parts parts) (manager.Man
 		return nil, fmt.Errorf("connecting to the API server: %w", err)
 	}
 	return mgr, nil
-}
-
-// addHealth serves /healthz and /readyz. A controller that waits for the lease is ready.
-func addHealth(ctx context.Context, p *process, ready []api.Check) error {
-	router, err := api.New(api.Options{Ready: ready, Logger: p.log.WithName("http")})
-	if err != nil {
-		return err
-	}
-	server, err := api.Listen(ctx, p.options.healthAddr, router)
-	if err != nil {
-		return err
-	}
-	return p.mgr.Add(server)
 }
 
 // process holds the parts that webhooks and controller share.

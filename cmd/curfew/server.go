@@ -5,18 +5,19 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"slices"
 	"sync/atomic"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus/promhttp"
-	"k8s.io/client-go/util/cert"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	ctrlwebhook "sigs.k8s.io/controller-runtime/pkg/webhook"
 
 	"curfew.dev/curfew/certs"
-	"curfew.dev/curfew/webhook/api"
 )
 
 // addServer serves the webhooks on controller-runtime's webhook server.
@@ -43,69 +44,70 @@ func (a *admission) addServer(context.Context) error {
 
 // started reports whether the server answers. It asks until it has: with --client-ca-file each
 // question is a handshake that fails, and is logged.
-func (a *admission) started(context.Context) error {
+func (a *admission) started(probe *http.Request) error {
 	if a.answers.Load() {
 		return nil
 	}
-	err := a.server.StartedChecker()(nil)
+	err := a.server.StartedChecker()(probe)
 	a.answers.Store(err == nil)
 	return err
 }
 
-// maxConnections bounds the connections of /metrics, and of the HTTP API. Anyone who reaches a port
-// may open some, and the process has other work (S9).
-const maxConnections = 100
+// metrics are the options of controller-runtime's metrics server.
+func (p *process) metrics() server.Options {
+	out := server.Options{BindAddress: p.options.metricsAddr, SecureServing: p.options.metricsSecure}
+	if out.SecureServing {
+		out.FilterProvider = filters.WithAuthenticationAndAuthorization
+		// The certificate of the webhook. The server of a controller makes one, which scrapers cannot
+		// verify.
+		out.TLSOpts = []func(*tls.Config){func(config *tls.Config) {
+			config.MinVersion, config.NextProtos = tlsVersions[p.options.tlsMinVersion], []string{"http/1.1"}
+			if p.certificates != nil { // It is made after the manager.
+				config.GetCertificate = p.certificates.GetCertificate
+			}
+		}}
+	}
+	return out
+}
 
-// metrics serves /metrics; nil if nothing does. The manager's own server limits neither connections
-// nor their time.
-func (p *process) metrics(ctx context.Context) (*api.Server, error) {
-	if p.options.metricsAddr == "0" {
-		return nil, nil
-	}
-	handler := promhttp.HandlerFor(metrics.Registry, promhttp.HandlerOpts{ErrorHandling: promhttp.HTTPErrorOnError})
-	var config *tls.Config
-	if p.options.metricsSecure {
-		var err error
-		if config, err = p.metricsTLS(); err != nil {
-			return nil, fmt.Errorf("a certificate for /metrics: %w", err)
-		}
-		handler = api.Guarded(p.users(""), p.access(), p.log.WithName("metrics"), handler)
-	}
+// addHealth serves /healthz and /readyz. A controller that waits for the lease is ready.
+func (p *process) addHealth(ctx context.Context, ready map[string]healthz.Checker) error {
 	mux := http.NewServeMux()
-	mux.Handle("/metrics", handler)
-	server, err := api.ListenTLS(ctx, p.options.metricsAddr, mux, config)
+	for path, checks := range map[string]map[string]healthz.Checker{"/healthz": nil, "/readyz": ready} {
+		handler := http.StripPrefix(path, &healthz.Handler{Checks: checks})
+		mux.Handle(path, handler)
+		mux.Handle(path+"/", handler)
+	}
+	return p.serve(ctx, "health", p.options.healthAddr, healthServer(mux), nil)
+}
+
+// healthServer has narrow limits: anyone may reach the port, and a probe is small.
+func healthServer(handler http.Handler) *http.Server {
+	return &http.Server{Handler: handler, ReadHeaderTimeout: time.Second, ReadTimeout: time.Second, WriteTimeout: time.Second,
+		MaxHeaderBytes: 4 << 10}
+}
+
+// apiServer gives clients time to send manifests. One that dawdles gives way to the others.
+func apiServer(handler http.Handler) *http.Server {
+	return &http.Server{Handler: handler, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 30 * time.Second, WriteTimeout: time.Minute,
+		IdleTimeout: 90 * time.Second, MaxHeaderBytes: 64 << 10}
+}
+
+// serve has the manager run a server. Without a TLS configuration it is plain HTTP. It listens
+// at once, so that a port that is taken is known before anything runs.
+func (p *process) serve(ctx context.Context, name, address string, server *http.Server, config *tls.Config) error {
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
 	if err != nil {
-		return nil, fmt.Errorf("/metrics: %w", err)
+		return fmt.Errorf("listening on %q: %w", address, err)
 	}
-	return server.AtMost(maxConnections), nil
+	if config != nil {
+		listener = tls.NewListener(listener, config)
+	}
+	return p.mgr.Add(&manager.Server{Name: name, Server: server, Listener: listener, ShutdownTimeout: new(drainTimeout)})
 }
 
-// metricsTLS is the webhook's certificate. A controller without a webhook signs one itself, which
-// scrapers cannot verify.
-func (p *process) metricsTLS() (*tls.Config, error) {
-	config := &tls.Config{MinVersion: tlsVersions[p.options.tlsMinVersion], NextProtos: []string{"http/1.1"}}
-	if p.certificates != nil {
-		config.GetCertificate = p.certificates.GetCertificate
-		return config, nil
-	}
-	certificate, key, err := cert.GenerateSelfSignedCertKey("localhost", nil, nil)
-	if err != nil {
-		return nil, err
-	}
-	config.Certificates = make([]tls.Certificate, 1)
-	config.Certificates[0], err = tls.X509KeyPair(certificate, key)
-	return config, err
-}
-
-// users finds the users of tokens for an audience; empty means that of the API server.
-func (p *process) users(audience string) api.Authenticator {
-	return api.NewTokenReviews(p.typed.AuthenticationV1().TokenReviews(), audience)
-}
-
-// access finds out what users may do.
-func (p *process) access() api.Authorizer {
-	return api.NewAccessReviews(p.typed.AuthorizationV1().SubjectAccessReviews())
-}
+// drainTimeout is how long requests under way may take at the end.
+const drainTimeout = 10 * time.Second
 
 // drain stops a webhook without failing a request: it serves until its callers have noticed that it
 // is no longer ready, and meanwhile closes each connection after its response. Idle connections
@@ -136,11 +138,9 @@ func (d *drain) closing(next http.Handler) http.Handler {
 }
 
 // check fails once the process has been told to stop.
-func (d *drain) check() api.Check {
-	return api.Check{Name: "stopping", Probe: func(context.Context) error {
-		if d.begun.Load() {
-			return errors.New("the process has been told to stop")
-		}
-		return nil
-	}}
+func (d *drain) check(*http.Request) error {
+	if d.begun.Load() {
+		return errors.New("the process has been told to stop")
+	}
+	return nil
 }

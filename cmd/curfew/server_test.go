@@ -65,13 +65,13 @@ func TestWebhookServer(t *testing.T) {
 	a.options.host, a.options.port = "127.0.0.1", port.Addr().(*net.TCPAddr).Port
 	must(t, port.Close())
 	must(t, a.addServer(t.Context()))
-	if a.started(t.Context()) == nil {
+	if a.started(nil) == nil {
 		t.Error("it is ready before it listens")
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- mgr.server.Start(ctx) }()
-	for a.started(t.Context()) != nil {
+	for a.started(nil) != nil {
 		runtime.Gosched()
 	}
 	client := lender.Client()
@@ -115,12 +115,12 @@ func TestDrain(t *testing.T) {
 		signal, stop := context.WithCancel(t.Context())
 		later := d.follow(signal, time.After, 5*time.Second)
 		synctest.Wait()
-		if closes() || d.check().Probe(t.Context()) != nil || later.Err() != nil {
+		if closes() || d.check(nil) != nil || later.Err() != nil {
 			t.Error("it drains before it was told to stop")
 		}
 		stop()
 		synctest.Wait()
-		if !closes() || d.check().Probe(t.Context()) == nil || later.Err() != nil {
+		if !closes() || d.check(nil) == nil || later.Err() != nil {
 			t.Error("it does not drain, or has stopped at once")
 		}
 		time.Sleep(5*time.Second - 1)

@@ -6,10 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"sync/atomic"
 
 	"k8s.io/client-go/metadata"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	ctrlwebhook "sigs.k8s.io/controller-runtime/pkg/webhook"
 
@@ -34,6 +36,7 @@ type admission struct {
 	*process
 	certificate *tls.Config
 	builtin     *platform.Snapshot // without anything of the cluster
+	reviews     *webhook.Reviews
 	handlers    *webhook.Webhooks
 	server      ctrlwebhook.Server
 	answers     atomic.Bool
@@ -41,7 +44,7 @@ type admission struct {
 
 // addWebhook wires certificate → TLS server → handlers, and returns the checks that must pass
 // before requests may come.
-func addWebhook(ctx context.Context, process *process) ([]api.Check, error) {
+func addWebhook(ctx context.Context, process *process) (map[string]healthz.Checker, error) {
 	a := &admission{process: process, builtin: process.platform.Platform.Store().Snapshot()}
 	err := steps(ctx, a.addCertificates, a.addHandlers, a.addServer, a.addAPI)
 	return a.ready(), err
@@ -89,6 +92,9 @@ func (a *admission) addHandlers(context.Context) error {
 	if err != nil {
 		return err
 	}
+	if a.reviews, err = webhook.NewReviews(a.config, a.options.only()); err != nil {
+		return err
+	}
 	var tallies webhook.TallyGetter // no typed nil
 	if a.options.on(policy.TriggerTally) {
 		tallies = a.platform.Platform.Tallies
@@ -101,7 +107,7 @@ func (a *admission) addHandlers(context.Context) error {
 		Only: a.options.onlyNamespaces, Platform: a.platform.Platform.Store(), Runtimes: a.platform.Platform.Runtimes, Objects: objects,
 		Pods: webhook.LivePods{Reader: a.mgr.GetAPIReader()}, Owners: &follow.Owners{Client: a.dynamic, Mapper: a.mgr.GetRESTMapper()},
 		Namespaces: namespaces, Tallies: tallies, Clock: a.clock, ServerTime: a.serverTime, Registerer: metrics.Registry,
-		WarnBelow: warnBelow, AnnotationsOnly: a.options.annotationsOnly(), Access: a.reviews(),
+		WarnBelow: warnBelow, AnnotationsOnly: a.options.annotationsOnly(), Access: a.reviews,
 		ControllerUser: "system:serviceaccount:" + a.options.namespace + ":" + controllerAccount,
 		CleanupUser:    "system:serviceaccount:" + a.options.namespace + ":" + cleanupAccount,
 		RequireDelete:  a.options.requireDelete, StrictLabels: a.options.strictLabels, WarnExpired: a.options.expiredLabels == "warn",
@@ -114,37 +120,24 @@ func (a *admission) addHandlers(context.Context) error {
 	return err
 }
 
-// reviews asks the API server for the permissions of users.
-func (a *admission) reviews() *webhook.CachedReviews {
-	var reviews webhook.AccessReviewer = webhook.SubjectAccessReviews{Client: a.typed.AuthorizationV1().SubjectAccessReviews()}
-	if a.options.only() {
-		reviews = webhook.LocalSubjectAccessReviews{Client: a.typed.AuthorizationV1()}
-	}
-	cached := webhook.NewCachedReviews(reviews, a.clock)
-	if a.options.clientCAFile == "" {
-		cached.Limit = webhook.LimitAnonymous
-	}
-	return cached
-}
-
 // ready returns the checks that must pass before requests may come.
-func (a *admission) ready() []api.Check {
-	return []api.Check{
-		a.drain.check(),
-		{Name: "webhook-server", Probe: a.started},
-		{Name: "certificate", Probe: func(context.Context) error {
+func (a *admission) ready() map[string]healthz.Checker {
+	return map[string]healthz.Checker{
+		"stopping":       a.drain.check,
+		"webhook-server": a.started,
+		"certificate": func(*http.Request) error {
 			if !a.certificates.Ready() {
 				return errors.New("no serving certificate yet, or the API server has not been told whom to trust")
 			}
 			return nil
-		}},
-		{Name: "policies", Probe: func(context.Context) error { return a.platform.Platform.Ready() }},
-		{Name: "namespaces", Probe: func(context.Context) error {
+		},
+		"policies": func(*http.Request) error { return a.platform.Platform.Ready() },
+		"namespaces": func(*http.Request) error {
 			if !a.platform.Namespaces.Synced() {
 				return errors.New("not all namespaces are known yet")
 			}
 			return nil
-		}},
+		},
 	}
 }
 
@@ -158,18 +151,11 @@ func (a *admission) addAPI(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("setting up the HTTP API: %w", err)
 	}
-	router, err := api.New(api.Options{Ready: a.ready(), Logger: decisions.Logger})
+	router, err := api.New(*decisions)
 	if err != nil {
 		return fmt.Errorf("setting up the HTTP API: %w", err)
 	}
-	if err := decisions.Mount(router); err != nil {
-		return fmt.Errorf("setting up the HTTP API: %w", err)
-	}
-	server, err := api.ListenTLS(ctx, a.options.apiAddr, router, a.certificate)
-	if err != nil {
-		return fmt.Errorf("setting up the HTTP API: %w", err)
-	}
-	return a.mgr.Add(server.AtMost(maxConnections))
+	return a.serve(ctx, "api", a.options.apiAddr, apiServer(router), a.certificate)
 }
 
 func (a *admission) decisions() (*api.Decisions, error) {
@@ -183,9 +169,8 @@ func (a *admission) decisions() (*api.Decisions, error) {
 	}
 	return &api.Decisions{
 		Builtin: a.builtin, Source: a.handlers.Source(), Busy: a.handlers.Busy, Schemas: schemas, Clock: a.clock,
-		Authenticator: a.users(a.options.httpAPIAudience), Audience: a.options.httpAPIAudience,
-		Authorizer: a.access(),
-		Access:     a.handlers.Access, Rules: a.handlers.RuleOptions(),
+		Authenticator: api.NewTokenReviews(a.typed.AuthenticationV1().TokenReviews(), a.options.httpAPIAudience),
+		Audience:      a.options.httpAPIAudience, Authorizer: a.reviews, Access: a.handlers.Access, Rules: a.handlers.RuleOptions(),
 		AnnotationsOnly: a.options.annotationsOnly(), CleanupInterval: a.options.cleanupMinInterval, Logger: a.log.WithName("api"),
 	}, nil
 }

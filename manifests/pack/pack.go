@@ -98,7 +98,7 @@ func Commit(root string) (commit string, at time.Time, err error) {
 
 // Static returns the flags and settings with which [Build] makes the same bytes on every machine.
 func Static(goos, goarch string) (flags, env []string) {
-	return []string{"-v", "-trimpath", "-buildvcs=false"}, []string{"GOOS=" + goos, "GOARCH=" + goarch, "CGO_ENABLED=0",
+	return []string{"-v", "-trimpath", "-buildvcs=false", "-tags=grpcnotrace"}, []string{"GOOS=" + goos, "GOARCH=" + goarch, "CGO_ENABLED=0",
 		"GOAMD64=v1", "GOARM64=v8.0", "GOPPC64=power8", "GOEXPERIMENT="}
 }
 

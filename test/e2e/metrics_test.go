@@ -41,9 +41,9 @@ func TestSecureMetrics(t *testing.T) {
 		status int
 		body   string
 	}{
-		{"", http.StatusUnauthorized, "no token"},
-		{"invalid", http.StatusUnauthorized, "the cluster does not know the token"},
-		{strings.TrimSpace(s.expectSuccess(s.kubectl("create", "token", "other")).stdout), http.StatusForbidden, "may not get /metrics"},
+		{"", http.StatusUnauthorized, "Unauthorized"},
+		{"invalid", http.StatusInternalServerError, "Authentication failed"},
+		{strings.TrimSpace(s.expectSuccess(s.kubectl("create", "token", "other")).stdout), http.StatusForbidden, "Authorization denied for user"},
 		{strings.TrimSpace(s.expectSuccess(s.kubectl("create", "token", "scraper")).stdout), http.StatusOK, "curfew_build_info{"},
 	} {
 		request, err := http.NewRequestWithContext(s.ctx, http.MethodGet, "https://"+standby.Metrics+"/metrics", nil)

@@ -10,11 +10,9 @@ import (
 	"github.com/go-logr/logr"
 	"golang.org/x/sync/semaphore"
 	authenticationv1 "k8s.io/api/authentication/v1"
-	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
 	authenticationclient "k8s.io/client-go/kubernetes/typed/authentication/v1"
-	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
 )
 
 // Authenticator finds the user of a token.
@@ -72,7 +70,7 @@ func authenticated(authenticator Authenticator, hint string, log logr.Logger) fu
 			}
 			token := bearer(r)
 			if token == "" {
-				unauthenticated(w, r, "no token: send the header Authorization: Bearer TOKEN"+orOffline(r))
+				unauthenticated(w, r, "no token: send the header Authorization: Bearer TOKEN"+orOffline)
 				return
 			}
 			if len(token) > maxToken {
@@ -86,7 +84,7 @@ func authenticated(authenticator Authenticator, hint string, log logr.Logger) fu
 			user, known, err := authenticator.Authenticate(r.Context(), token)
 			asking.Release(1)
 			if err != nil {
-				log.Error(err, "user could not be told", "path", r.URL.Path)
+				log.Error(err, "token review failed", "path", r.URL.Path)
 				WriteProblem(w, r, http.StatusServiceUnavailable, "the cluster could not be asked who you are: try again later")
 				return
 			}
@@ -107,19 +105,8 @@ func newToken(audience string) string {
 	return fmt.Sprintf("send one for audience %q, as kubectl create token SERVICEACCOUNT --audience=%s makes", audience, audience)
 }
 
-// orOffline names the other way to ask, where there is one.
-func orOffline(r *http.Request) string {
-	if _, ok := r.Context().Value(queryKey{}).(query); ok {
-		return ", or ask with ?offline=true"
-	}
-	return ""
-}
-
-// Guarded passes a request on only if its user has a token, and may use its verb on its path. It
-// bounds the requests that wait for an answer about that.
-func Guarded(authenticator Authenticator, authorizer Authorizer, log logr.Logger, next http.Handler) http.Handler {
-	return limitedInFlight(4 * maxAuthenticating)(authenticated(authenticator, newToken(""), log)(authorized(authorizer, log)(next)))
-}
+// orOffline names the other way to ask.
+const orOffline = ", or ask with ?offline=true"
 
 func unauthenticated(w http.ResponseWriter, r *http.Request, detail string) {
 	w.Header().Set("WWW-Authenticate", `Bearer realm="curfew"`)
@@ -141,62 +128,13 @@ func bearer(r *http.Request) string {
 
 // Authorizer reports the permissions of a user.
 type Authorizer interface {
-	// Authorize reports whether a user may use a verb, such as post, on a non-resource path.
-	Authorize(ctx context.Context, user authenticationv1.UserInfo, path, verb string) (bool, error)
-	// MayGet reports whether a user may get one object.
-	MayGet(ctx context.Context, user authenticationv1.UserInfo, resource schema.GroupVersionResource, namespace, name string) (bool, error)
-}
-
-// AccessReviews is an [Authorizer] that asks the API server.
-type AccessReviews struct {
-	client authorizationclient.SubjectAccessReviewInterface
-}
-
-// NewAccessReviews needs a client that may create subjectaccessreviews.authorization.k8s.io.
-func NewAccessReviews(client authorizationclient.SubjectAccessReviewInterface) *AccessReviews {
-	return &AccessReviews{client: client}
-}
-
-// Authorize implements [Authorizer].
-func (a *AccessReviews) Authorize(ctx context.Context, user authenticationv1.UserInfo, path, verb string) (bool, error) {
-	allowed, err := a.review(ctx, user, authorizationv1.SubjectAccessReviewSpec{
-		NonResourceAttributes: &authorizationv1.NonResourceAttributes{Path: path, Verb: verb}})
-	if err != nil {
-		return false, fmt.Errorf("creating a SubjectAccessReview for %s on %s: %w", verb, path, err)
-	}
-	return allowed, nil
-}
-
-// MayGet implements [Authorizer].
-func (a *AccessReviews) MayGet(ctx context.Context, user authenticationv1.UserInfo, resource schema.GroupVersionResource, namespace,
-	name string) (bool, error) {
-	allowed, err := a.review(ctx, user, authorizationv1.SubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
-		Verb: "get", Group: resource.Group, Version: resource.Version, Resource: resource.Resource, Namespace: namespace, Name: name}})
-	if err != nil {
-		return false, fmt.Errorf("creating a SubjectAccessReview for get on %s: %w", resource.GroupResource(), err)
-	}
-	return allowed, nil
-}
-
-func (a *AccessReviews) review(ctx context.Context, user authenticationv1.UserInfo, spec authorizationv1.SubjectAccessReviewSpec) (bool,
-	error) {
-	ctx, cancel := context.WithTimeout(ctx, reviewTimeout)
-	defer cancel()
-	spec.User, spec.UID, spec.Groups, spec.Extra = user.Username, user.UID, user.Groups,
-		make(map[string]authorizationv1.ExtraValue, len(user.Extra))
-	for key, values := range user.Extra {
-		spec.Extra[key] = authorizationv1.ExtraValue(values)
-	}
-	review, err := a.client.Create(ctx, &authorizationv1.SubjectAccessReview{Spec: spec}, metav1.CreateOptions{})
-	if err != nil {
-		return false, err
-	}
-	return review.Status.Allowed && !review.Status.Denied, nil
+	// Allows reports whether a user may send a request.
+	Allows(ctx context.Context, user authenticationv1.UserInfo, request authorizer.AttributesRecord) (bool, error)
 }
 
 // authorized lets a request about the cluster pass only if its user may send it: the answer shows
 // settings of namespaces.
-func authorized(authorizer Authorizer, log logr.Logger) func(http.Handler) http.Handler {
+func authorized(users Authorizer, log logr.Logger) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if queryOf(r).offline {
@@ -204,16 +142,16 @@ func authorized(authorizer Authorizer, log logr.Logger) func(http.Handler) http.
 				return
 			}
 			user, path, verb := userOf(r), r.URL.Path, strings.ToLower(r.Method)
-			allowed, err := authorizer.Authorize(r.Context(), user, path, verb)
+			allowed, err := users.Allows(r.Context(), user, authorizer.AttributesRecord{Path: path, Verb: verb})
 			if err != nil {
-				log.Error(err, "access could not be told", "path", path, "user", user.Username)
+				log.Error(err, "access review failed", "path", path, "user", user.Username)
 				WriteProblem(w, r, http.StatusServiceUnavailable, "the cluster could not be asked what you may do: try again later")
 				return
 			}
 			if !allowed {
 				WriteProblem(w, r, http.StatusForbidden, fmt.Sprintf(
 					"user %q may not %s %s: have a ClusterRole with nonResourceURLs %[3]s and verbs %[2]s bound to you%[4]s",
-					user.Username, verb, path, orOffline(r)))
+					user.Username, verb, path, orOffline))
 				return
 			}
 			next.ServeHTTP(w, r)

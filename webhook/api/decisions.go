@@ -12,10 +12,11 @@ import (
 	"time"
 	"unicode"
 
-	"github.com/go-chi/chi/v5"
 	"github.com/go-logr/logr"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
 
 	"curfew.dev/curfew/policy/expression"
 	"curfew.dev/curfew/policy/lint"
@@ -85,7 +86,7 @@ const (
 	maxAtWork   = 2
 	// maxAuthenticating tokens are checked at once; the others wait.
 	maxAuthenticating = 16
-	// reviewTimeout bounds each question to the API server about the user.
+	// reviewTimeout bounds the question to the API server whose token it is.
 	reviewTimeout = 3 * time.Second
 )
 
@@ -100,30 +101,13 @@ func (d *Decisions) validate() error {
 		{d.Schemas == nil, "Schemas is nil: use lint.NewSchemas"},
 		{d.Clock == nil, "Clock is nil: use clock.RealClock{} of k8s.io/utils"},
 		{d.Authenticator == nil, "Authenticator is nil: use NewTokenReviews"},
-		{d.Authorizer == nil, "Authorizer is nil: use NewAccessReviews"},
+		{d.Authorizer == nil, "Authorizer is nil: use webhook.Reviews"},
 	} {
 		if check.missing {
 			errs = append(errs, errors.New("api: "+check.why))
 		}
 	}
 	return errors.Join(errs...)
-}
-
-// Mount adds /v1/default, /v1/validate and /openapi.json to a router of [New].
-func (d Decisions) Mount(router chi.Router) error {
-	if err := d.validate(); err != nil {
-		return err
-	}
-	router.Get(PathOpenAPI, serveOpenAPI)
-	judging := newSlots(maxAtWork)
-	router.Group(func(router chi.Router) {
-		// A request without a valid token takes no slot.
-		router.Use(queried, shed(d.Busy), authenticated(d.Authenticator, newToken(d.Audience), d.Logger), authorized(d.Authorizer, d.Logger),
-			limitedInFlight(maxInFlight), negotiated)
-		router.Post(PathDefault, d.judged(judging, writeDefaulted))
-		router.Post(PathValidate, d.judged(judging, writeValidated))
-	})
-	return nil
 }
 
 // judged reads the documents of a request, judges them and leaves the answer to write.
@@ -301,10 +285,14 @@ type readable struct {
 	user       authenticationv1.UserInfo
 }
 
+func (r readable) mayGet(ctx context.Context, resource schema.GroupVersionResource, namespace, name string) (bool, error) {
+	return r.authorizer.Allows(ctx, r.user, authorizer.AttributesRecord{ResourceRequest: true, Verb: "get", APIGroup: resource.Group,
+		APIVersion: resource.Version, Resource: resource.Resource, Namespace: namespace, Name: name})
+}
+
 // Namespace implements [platform.Source].
 func (r readable) Namespace(ctx context.Context, name string) (*resolution.NamespacePolicy, error) {
-	namespaces := corev1.SchemeGroupVersion.WithResource("namespaces")
-	if ok, err := r.authorizer.MayGet(ctx, r.user, namespaces, name, name); err != nil || !ok {
+	if ok, err := r.mayGet(ctx, corev1.SchemeGroupVersion.WithResource("namespaces"), name, name); err != nil || !ok {
 		return nil, cmp.Or(err, lint.ErrNotReadable)
 	}
 	return r.Source.Namespace(ctx, name)
@@ -313,7 +301,7 @@ func (r readable) Namespace(ctx context.Context, name string) (*resolution.Names
 // Runtime implements [platform.Source].
 func (r readable) Runtime(ctx context.Context, reference *expression.Reference) (map[string]any, error) {
 	resource := reference.Kind.GroupVersion().WithResource(reference.Resource)
-	if ok, err := r.authorizer.MayGet(ctx, r.user, resource, reference.Namespace, reference.Name); err != nil || !ok {
+	if ok, err := r.mayGet(ctx, resource, reference.Namespace, reference.Name); err != nil || !ok {
 		return nil, cmp.Or(err, platform.ErrUnknown)
 	}
 	return r.Source.Runtime(ctx, reference)

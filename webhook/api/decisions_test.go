@@ -16,6 +16,7 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
 
 	"curfew.dev/curfew/manifests/crd"
 	"curfew.dev/curfew/manifests/profiles"
@@ -65,12 +66,17 @@ func (w *world) Authenticate(_ context.Context, token string) (authenticationv1.
 	return authenticationv1.UserInfo{Username: token}, token == "ann" || token == "bob" || token == "eve", nil
 }
 
-func (w *world) Authorize(_ context.Context, user authenticationv1.UserInfo, path, verb string) (bool, error) {
+// Allows lets everyone read all objects except w.hidden.
+func (w *world) Allows(_ context.Context, user authenticationv1.UserInfo, request authorizer.AttributesRecord) (bool, error) {
 	w.reviews++
-	if user.Username == "eve" {
+	hidden := w.hidden[request.Resource+" "+request.Namespace+"/"+request.Name]
+	if user.Username == "eve" || hidden == "broken" {
 		return true, errors.New("no route to 10.0.0.1")
 	}
-	return user.Username == "ann" && verb == "post" && strings.HasPrefix(path, "/v1/"), nil
+	if request.ResourceRequest {
+		return request.Verb == "get" && hidden == "", nil
+	}
+	return user.Username == "ann" && request.Verb == "post" && strings.HasPrefix(request.Path, "/v1/"), nil
 }
 
 func newRouter(t testing.TB, w *world) chi.Router {
@@ -79,9 +85,8 @@ func newRouter(t testing.TB, w *world) chi.Router {
 
 func mounted(t testing.TB, decisions Decisions) chi.Router {
 	t.Helper()
-	router, err := New(Options{})
+	router, err := New(decisions)
 	must(t, err)
-	must(t, decisions.Mount(router))
 	return router
 }
 
@@ -320,11 +325,11 @@ func TestAccessIsAskedForTheCaller(t *testing.T) {
 	}
 }
 
-func TestMountNeedsAll(t *testing.T) {
-	err := Decisions{}.Mount(chi.NewRouter())
+func TestNewNeedsAll(t *testing.T) {
+	_, err := New(Decisions{})
 	for _, name := range []string{"Builtin", "Source", "Schemas", "Clock", "Authenticator", "Authorizer"} {
 		if err == nil || !strings.Contains(err.Error(), "api: "+name+" is nil") {
-			t.Errorf("Mount returns %v, want an error that names %s", err, name)
+			t.Errorf("New returns %v, want an error that names %s", err, name)
 		}
 	}
 }

@@ -1,12 +1,15 @@
 package api
 
 import (
+	"context"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
 	"testing/synctest"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
 )
 
 // held is a body that reports when it is read, and then makes its reader wait.
@@ -99,4 +102,35 @@ func TestBusyAdmissionSheds(t *testing.T) {
 			t.Errorf("%s, not busy: status %d: %s", path, recorder.Code, recorder.Body)
 		}
 	}
+}
+
+// waiting is an [Authenticator] that answers once it is released.
+type waiting struct{ entered, release chan struct{} }
+
+func (w waiting) Authenticate(context.Context, string) (authenticationv1.UserInfo, bool, error) {
+	w.entered <- struct{}{}
+	<-w.release
+	return authenticationv1.UserInfo{}, false, nil
+}
+
+// Requests with an unknown token do not pile up at the API server, and no long token is sent on.
+func TestAuthenticationIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cluster, options := waiting{make(chan struct{}, 2*maxAuthenticating), make(chan struct{})}, decisions(t, &world{})
+		options.Authenticator = cluster
+		router := mounted(t, options)
+		long := (call{path: PathValidate, token: strings.Repeat("a", maxToken+1)}).do(router)
+		const says = "the token has 16385 bytes, and at most 16384 are read: send one for audience"
+		if long.Code != http.StatusUnauthorized || len(cluster.entered) > 0 || !strings.Contains(long.Body.String(), says) {
+			t.Errorf("a long token: status %d, asked %d times: %s", long.Code, len(cluster.entered), long.Body)
+		}
+		for range maxAuthenticating {
+			go call{path: PathValidate, token: "a"}.do(router)
+		}
+		synctest.Wait()
+		if code := (call{path: PathValidate, token: "a"}).do(router).Code; code != http.StatusServiceUnavailable || len(cluster.entered) != maxAuthenticating {
+			t.Errorf("one too many: status %d, asked %d times", code, len(cluster.entered))
+		}
+		close(cluster.release)
+	})
 }

@@ -1,15 +1,10 @@
 package api
 
 import (
-	"context"
-	"errors"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
-
-	authenticationv1 "k8s.io/api/authentication/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 // TestWhatTheCallerMayNotReadIsNotShown: a namespace or runtime shows in the findings only to
@@ -40,14 +35,4 @@ func TestWhatTheCallerMayNotReadIsNotShown(t *testing.T) {
 	if code, text := answer(map[string]string{"namespaces ci/ci": "broken"}); code != http.StatusServiceUnavailable || strings.Contains(text, "10.0.0.1") {
 		t.Errorf("where the review fails: %d %s", code, text)
 	}
-}
-
-// MayGet lets everyone read all objects except w.hidden.
-func (w *world) MayGet(_ context.Context, _ authenticationv1.UserInfo, resource schema.GroupVersionResource, namespace, name string) (bool, error) {
-	w.reviews++
-	at := resource.Resource + " " + namespace + "/" + name
-	if w.hidden[at] == "broken" {
-		return true, errors.New("no route to 10.0.0.1")
-	}
-	return w.hidden[at] == "", nil
 }
