@@ -103,10 +103,8 @@ func New(options Options) (*Labels, error) {
 	}
 	l.source = &feedset.Source{
 		Make: options.Make, Log: l.log,
-		Skipped: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "curfew_label_kinds_skipped",
-			Help: "Kinds whose TTL labels have no effect, by reason: Curfew lacks a permission, or the feed cannot be made.",
-		}, []string{"group", "kind", "reason"}),
+		Skipped: collectors.Gauge("curfew_label_kinds_skipped",
+			"Kinds whose TTL labels have no effect, by reason: Curfew lacks a permission, or the feed cannot be made.", "group", "kind", "reason"),
 	}
 	if err := collectors.Register(options.Registerer, "metrics of labels", l.source.Skipped, l.watched); err != nil {
 		return nil, err

@@ -53,10 +53,9 @@ func New(o Options) (*Engine, error) {
 	if o.Rules != nil {
 		o.Rules.OnAnswer(e.wakeUp)
 	}
-	e.metrics = newMetrics(e)
-	e.byOthers = e.metrics.byOthers
-	m := e.metrics
-	return e, collectors.Register(o.Registerer, "metrics of the engine", m, m.lateness, m.attempts, m.backfilled, m.byOthers)
+	m := newMetrics(e)
+	e.metrics, e.byOthers = m, m.byOthers
+	return e, collectors.Register(o.Registerer, "metrics of the engine", m, m.lateness, m.attempts, m.backfilled, m.byOthers, m.enqueued)
 }
 
 // DryRun reports whether every deletion is a dry run. Feeds of such an engine change nothing
@@ -100,7 +99,7 @@ func (e *Engine) RegisterKind(k KindOptions) (Kind, error) {
 		return 0, errors.New("engine: more than 65535 kinds are registered: restart the controller")
 	}
 	q := e.queueFor(&k, t)
-	e.kinds = append(e.kinds, &kindState{opts: &k, trigger: t, queue: q})
+	e.kinds = append(e.kinds, &kindState{opts: &k, trigger: t, queue: q, enqueued: e.metrics.enqueued.WithLabelValues(t.Name, k.Resource.Group, k.Kind)})
 	e.index.AddKind(&q.waiting)
 	return Kind(len(e.kinds) - 1), nil
 }

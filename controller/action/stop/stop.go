@@ -131,10 +131,8 @@ func New(options Options) (*Action, error) {
 	s := &Action{
 		options: options, log: options.Log.WithName("deadline"), pods: newPodIndex(options.Metadata, options.Clock),
 		logged: lru.New(maxLogged),
-		marks: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "curfew_deadlines_exceeded_total",
-			Help: "Objects that Curfew failed because they were active beyond their deadline, by kind.",
-		}, []string{"group", "kind"}),
+		marks: collectors.Counter("curfew_deadlines_exceeded_total",
+			"Objects that Curfew failed because they were active beyond their deadline, by kind.", "group", "kind"),
 		lateness: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "curfew_deadline_lateness_seconds",
 			Help:    "Time from the instant at which Curfew was to fail an object until the API server accepted the mark.",
