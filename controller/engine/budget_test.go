@@ -75,9 +75,7 @@ func TestReserve(t *testing.T) {
 	acted := 0
 	w.deadline = actionFunc(func(context.Context, action.Due) action.Answer { acted++; return action.Answer{Outcome: action.Done} })
 	runs, err := w.engine.RegisterKind(KindOptions{Type: action.Type{Resource: schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "runs"}, Kind: "Run", Namespaced: true}, Trigger: "deadline", Judge: w.judge})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	first, ok := w.engine.Reserve()
 	second, ok2 := w.engine.Reserve()
 	if !ok || !ok2 {

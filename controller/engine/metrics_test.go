@@ -38,13 +38,9 @@ func gather(t *testing.T, e *Engine) []*dto.MetricFamily {
 	t.Helper()
 	r := prometheus.NewPedanticRegistry()
 	m := e.metrics
-	if err := collectors.Register(r, "", m, m.lateness, m.attempts, m.backfilled, m.byOthers, m.enqueued); err != nil {
-		t.Fatal(err)
-	}
+	must(t, collectors.Register(r, "", m, m.lateness, m.attempts, m.backfilled, m.byOthers, m.enqueued))
 	families, err := r.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return families
 }
 

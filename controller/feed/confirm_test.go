@@ -72,9 +72,7 @@ func (s *silent) policy(t *testing.T, spec v1alpha1.LifecyclePolicySpec) {
 	object.Name, object.UID, object.Generation = "platform", "platform", int64(s.version)
 	object.Status.Defaults = &v1alpha1.DefaultsStatus{SinceTime: metav1.NewTime(time.Now().Add(-time.Hour)), Hash: expression.DefaultsHash(object)}
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	s.sources[v1alpha1.LifecyclePolicies].Put(&unstructured.Unstructured{Object: content})
 }
 
@@ -171,25 +169,17 @@ func judgedBy(t *testing.T, w *world, s *silent, confirmed bool) {
 		}
 		return builders.MakeSource()
 	}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	namespaces, err := follow.NewNamespaces(ctx, s, s, clock.RealClock{}, logr.Discard())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	rules, err := follow.NewRules(platform, namespaces, clock.RealClock{}, logr.Discard(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	options := engine.Options{Triggers: triggers(w)}
 	if confirmed {
 		options.Rules = rules
 	}
 	e, err := engine.New(options)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	from := follow.Cached{Platform: platform, Namespaces: namespaces}
 	var feed *Feed
 	namespaces.OnChange(e.RecheckNamespace)
