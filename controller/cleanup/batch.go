@@ -369,8 +369,9 @@ func (b *batch) fail(item *v1alpha1.CleanupItem, err error) {
 	}
 }
 
-// maxMessage bounds the message of an item, as the schema does.
-const maxMessage = 256
+// maxMessage bounds the message of an item, as the schema does. A run decides again about objects
+// with one of the other two messages.
+const maxMessage, wasInterrupted, comesBack = 256, "the run was interrupted", "a pause holds it: the run comes back to it"
 
 // count counts the outcomes on a page.
 func (r *run) count(ctx context.Context, page *page) error {
@@ -382,9 +383,12 @@ func (r *run) count(ctx context.Context, page *page) error {
 	})
 }
 
+// observe counts the outcomes on a page in the metric, each once.
 func (r *run) observe(page *page) {
 	for i := range page.fields.Objects {
-		r.c.metrics.objects.WithLabelValues(string(page.fields.Objects[i].Result)).Inc()
+		if item := &page.fields.Objects[i]; r.ending || item.Message != wasInterrupted && item.Message != comesBack {
+			r.c.metrics.objects.WithLabelValues(string(item.Result)).Inc()
+		}
 	}
 }
 

@@ -50,6 +50,8 @@ type cluster struct {
 	status  v1alpha1.CleanupPolicyStatus
 	pages   map[string]v1alpha1.CleanupReportFields
 	written map[string]int // how often each was written
+	// metrics are those of all processes.
+	metrics []*metrics
 	// sent has what the DELETEs of Curfew have deleted, by UID.
 	sent map[types.UID]int
 	// requests so far, and the one at which the process is killed, before it or after it.
@@ -368,6 +370,7 @@ func newCluster(t *testing.T) *cluster {
 func (c *cluster) controller() *Controller {
 	c.t.Helper()
 	m, err := newMetrics(prometheus.NewRegistry(), false)
+	c.metrics = append(c.metrics, m)
 	must(c.t, err)
 	clock := hasty{clocktesting.NewFakeClock(start), c}
 	exists := func(context.Context) (types.UID, error) {

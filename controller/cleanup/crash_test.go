@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	dto "github.com/prometheus/client_model/go"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -76,9 +77,7 @@ func TestKilledAtEveryRequest(t *testing.T) {
 			defer func() { detailedPages = 40 }()
 			p := tmpPolicy(t, edit)
 			whole := newCluster(t)
-			if err := whole.work(t.Context(), p); err != nil {
-				t.Fatal(err)
-			}
+			must(t, whole.work(t.Context(), p))
 			whole.check("never killed")
 			for k := range kills(1, whole.requests) {
 				c := newCluster(t)
@@ -114,6 +113,12 @@ func (c *cluster) check(what string) {
 			if item.Result == v1alpha1.ItemDeleted || item.Result == v1alpha1.ItemGone {
 				counted[item.UID]++
 			}
+		}
+	}
+	for _, m := range c.metrics {
+		kept := &dto.Metric{}
+		if must(c.t, m.objects.WithLabelValues(string(v1alpha1.ItemKept)).Write(kept)); kept.GetCounter().GetValue() > 0 {
+			c.t.Errorf("%s: the metric says that %v objects were kept", what, kept.GetCounter().GetValue())
 		}
 	}
 	for uid, times := range c.sent {

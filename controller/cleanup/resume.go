@@ -85,7 +85,7 @@ func (r *run) settleAll(ctx context.Context) error {
 			unknown[item.UID], item.Result = item.Result == v1alpha1.ItemUnknown, ""
 		}
 		err = r.newBatch(page).check(ctx, func(item *v1alpha1.CleanupItem) {
-			item.Result, item.Message = v1alpha1.ItemKept, "the run was interrupted"
+			item.Result, item.Message = v1alpha1.ItemKept, wasInterrupted
 			if unknown[item.UID] { // Its DELETE may still be carried out.
 				item.Result, item.Message = v1alpha1.ItemUnknown, ""
 			}

@@ -17,6 +17,11 @@ func Gauge(name, help string, labels ...string) *prometheus.GaugeVec {
 	return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, labels)
 }
 
+// Histogram makes a histogram with labels.
+func Histogram(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
+	return prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}, labels)
+}
+
 // Register registers collectors. Without a registerer nothing shows them.
 func Register(registerer prometheus.Registerer, what string, collectors ...prometheus.Collector) error {
 	if registerer == nil {

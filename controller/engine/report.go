@@ -280,11 +280,9 @@ func newMetrics(e *Engine) *metrics {
 	}
 	return &metrics{
 		engine: e,
-		lateness: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name:    "curfew_deletion_lateness_seconds",
-			Help:    "Time from an object's expiry until the API server accepted its DELETE. Without backfill, whose expiries may lie years back.",
-			Buckets: latenessBuckets,
-		}, byKind),
+		lateness: collectors.Histogram("curfew_deletion_lateness_seconds",
+			"Time from an object's expiry until the API server accepted its DELETE. Without backfill, whose expiries may lie years back.",
+			latenessBuckets, byKind...),
 		attempts: collectors.Counter("curfew_deletion_attempts_total",
 			"Attempts to delete by trigger, kind and result "+
 				"(deleted, already_gone, unconfirmed, dry_run, kept, conflict, throttled, refused, error).", append(slices.Clone(byKind), "result")...),

@@ -241,11 +241,9 @@ type metrics struct {
 func newMetrics(registerer prometheus.Registerer) (*metrics, error) {
 	m := &metrics{
 		counted: collectors.Counter("curfew_tally_pods_total", "Pods that were counted by a PodTally, by how they finished.", "result"),
-		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name:    "curfew_tally_request_duration_seconds",
-			Help:    "Duration of the requests of PodTallies, by step: status, count, adopt or release.",
-			Buckets: prometheus.ExponentialBuckets(0.002, 2, 12),
-		}, []string{"step"}),
+		duration: collectors.Histogram("curfew_tally_request_duration_seconds",
+			"Duration of the requests of PodTallies, by step: status, count, adopt or release.",
+			prometheus.ExponentialBuckets(0.002, 2, 12), "step"),
 		failures: collectors.Counter("curfew_tally_request_failures_total",
 			"Requests of PodTallies that failed, and are sent again, by step.", "step"),
 		edited: prometheus.NewCounter(prometheus.CounterOpts{

@@ -84,9 +84,7 @@ func onRealTime(t *testing.T, cluster Cluster, of clock.Clock) *Controller {
 		Cluster: cluster, Clock: of, Log: logr.Discard(), Registerer: prometheus.NewRegistry(),
 		ServerTime: func(context.Context) (time.Time, error) { return time.Now(), nil },
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return c
 }
 
@@ -165,9 +163,7 @@ func TestStatusWritesAreShared(t *testing.T) {
 		c.rounds(ctx)
 		metric := func(from interface{ Write(*dto.Metric) error }) float64 {
 			out := &dto.Metric{}
-			if err := from.Write(out); err != nil {
-				t.Fatal(err)
-			}
+			must(t, from.Write(out))
 			return out.GetCounter().GetValue() + float64(out.GetHistogram().GetSampleCount())
 		}
 		const pods = 1000

@@ -266,9 +266,7 @@ func TestNumbersAreWritten(t *testing.T) {
 		w.create("p", "a", true)
 		c := onRealTime(t, w, clock.RealClock{})
 		s := c.newSpace(namespace)
-		if err := c.load(ctx, s); err != nil {
-			t.Fatal(err)
-		}
+		must(t, c.load(ctx, s))
 		if _, err := c.list(ctx, s.space); err != nil {
 			t.Fatal(err)
 		}
@@ -301,4 +299,11 @@ func TestPoolEnds(t *testing.T) {
 		t.Error("a patch was sent")
 		return false
 	}})
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }
