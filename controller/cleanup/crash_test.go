@@ -131,6 +131,22 @@ func (c *cluster) check(what string) {
 	}
 }
 
+// An aggregated API that is behind goes on listing what the run has deleted and counted before it was
+// killed. That is not counted again.
+func TestResumedRunSeesGhosts(t *testing.T) {
+	defer small(2)()
+	whole, p := newCluster(t), tmpPolicy(t, func(*v1alpha1.CleanupSpec) {})
+	must(t, whole.work(t.Context(), p))
+	for at := range 2 * whole.requests {
+		c, k := newCluster(t), kill{first: 1 + at/2, after: at%2 == 0}
+		c.behind = true
+		c.survive(k, func() error { return c.work(t.Context(), p) }, func() {})
+		if c.check(k.String()); t.Failed() {
+			return
+		}
+	}
+}
+
 // A resumed run deletes nothing that it has not judged again: what was the third newest is one of
 // the newest now.
 func TestResumedRunJudgesAgain(t *testing.T) {

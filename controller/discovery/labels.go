@@ -96,10 +96,8 @@ type Labels struct {
 func New(options Options) (*Labels, error) {
 	l := &Labels{
 		options: options, log: options.Log.WithName("labels"), wake: loop.NewSignal(), reported: map[schema.GroupKind]string{},
-		watched: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "curfew_label_kinds_watched",
-			Help: "Kinds whose TTL labels are carried out, in some namespaces at least.",
-		}),
+		watched: collectors.Gauge("curfew_label_kinds_watched",
+			"Kinds whose TTL labels are carried out, in some namespaces at least.").WithLabelValues(),
 	}
 	l.source = &feedset.Source{
 		Make: options.Make, Log: l.log,

@@ -65,17 +65,15 @@ func (e *Engine) DryRun() bool { return e.opts.DryRun }
 // RegisterKind registers a kind for a trigger and returns its handle. Registering the same
 // Resource, Trigger and Scope again replaces the options and keeps the handle and its objects.
 func (e *Engine) RegisterKind(k KindOptions) (Kind, error) {
-	if k.Resource.Resource == "" || k.Resource.Version == "" {
-		return 0, fmt.Errorf("engine: KindOptions.Resource is %q: give version and plural resource", k.Resource)
-	}
-	if k.Kind == "" {
-		return 0, fmt.Errorf("engine: KindOptions.Kind of %s is empty: give the kind's name", k.Resource)
-	}
-	if k.Judge == nil {
-		return 0, fmt.Errorf("engine: KindOptions.Judge of %s is nil: give a function that reads one object live", k.Resource)
-	}
 	t := e.triggerNamed(k.Trigger)
-	if t == nil {
+	switch {
+	case k.Resource.Resource == "" || k.Resource.Version == "":
+		return 0, fmt.Errorf("engine: KindOptions.Resource is %q: give version and plural resource", k.Resource)
+	case k.Kind == "":
+		return 0, fmt.Errorf("engine: KindOptions.Kind of %s is empty: give the kind's name", k.Resource)
+	case k.Judge == nil:
+		return 0, fmt.Errorf("engine: KindOptions.Judge of %s is nil: give a function that reads one object live", k.Resource)
+	case t == nil:
 		return 0, fmt.Errorf("engine: KindOptions.Trigger of %s is %q: give one of Options.Triggers", k.Resource, k.Trigger)
 	}
 	e.mu.Lock()

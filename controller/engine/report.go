@@ -281,8 +281,7 @@ func newMetrics(e *Engine) *metrics {
 	return &metrics{
 		engine: e,
 		lateness: collectors.Histogram("curfew_deletion_lateness_seconds",
-			"Time from an object's expiry until the API server accepted its DELETE. Without backfill, whose expiries may lie years back.",
-			latenessBuckets, byKind...),
+			"Time from an object's expiry until the API server accepted its DELETE. Without backfill.", latenessBuckets, byKind...),
 		attempts: collectors.Counter("curfew_deletion_attempts_total",
 			"Attempts to delete by trigger, kind and result "+
 				"(deleted, already_gone, unconfirmed, dry_run, kept, conflict, throttled, refused, error).", append(slices.Clone(byKind), "result")...),

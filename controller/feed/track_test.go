@@ -218,9 +218,7 @@ func (r *race) follow(profile *expression.Profile, from ...engine.Kind) (feed *F
 		kind.Triggers = append(kind.Triggers, deadlines)
 	}
 	feed, err := New(kind, r.options)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	must(r.t, err)
 	for _, old := range from { // as feedset.Set does
 		if !slices.Contains(feed.Handles(), old) {
 			r.engine.ForgetKind(old)

@@ -242,14 +242,9 @@ func newMetrics(registerer prometheus.Registerer) (*metrics, error) {
 	m := &metrics{
 		counted: collectors.Counter("curfew_tally_pods_total", "Pods that were counted by a PodTally, by how they finished.", "result"),
 		duration: collectors.Histogram("curfew_tally_request_duration_seconds",
-			"Duration of the requests of PodTallies, by step: status, count, adopt or release.",
-			prometheus.ExponentialBuckets(0.002, 2, 12), "step"),
-		failures: collectors.Counter("curfew_tally_request_failures_total",
-			"Requests of PodTallies that failed, and are sent again, by step.", "step"),
-		edited: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "curfew_tally_status_edits_total",
-			Help: "Statuses of PodTallies that someone else than Curfew had changed.",
-		}),
+			"Duration of the requests of PodTallies, by step: status, count, adopt or release.", prometheus.ExponentialBuckets(0.002, 2, 12), "step"),
+		failures: collectors.Counter("curfew_tally_request_failures_total", "Requests of PodTallies that failed, and are sent again, by step.", "step"),
+		edited:   collectors.Counter("curfew_tally_status_edits_total", "Statuses of PodTallies that someone else than Curfew had changed.").WithLabelValues(),
 	}
 	return m, collectors.Register(registerer, "metrics of PodTallies", m.counted, m.duration, m.failures, m.edited)
 }

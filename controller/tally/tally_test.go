@@ -188,9 +188,8 @@ func TestSwitchedOff(t *testing.T) {
 		t.Fatalf("listed %v, %v", listed, err)
 	}
 	delete(w.tallies, "forged")
-	if _, err := off.sweep(ctx, "", listed); err != nil {
-		t.Fatal(err)
-	}
+	_, err = off.sweep(ctx, "", listed)
+	must(t, err)
 	for _, pod := range w.pods {
 		if slices.Contains(pod.Finalizers, wellknown.FinalizerTally) {
 			t.Errorf("Pod %s has the finalizer", pod.Name)
@@ -267,9 +266,8 @@ func TestNumbersAreWritten(t *testing.T) {
 		c := onRealTime(t, w, clock.RealClock{})
 		s := c.newSpace(namespace)
 		must(t, c.load(ctx, s))
-		if _, err := c.list(ctx, s.space); err != nil {
-			t.Fatal(err)
-		}
+		_, err := c.list(ctx, s.space)
+		must(t, err)
 		c.rounds(ctx)
 		check := func(active int64, conflicting metav1.ConditionStatus) {
 			t.Helper()
