@@ -86,14 +86,10 @@ func New(options Options) (*Labels, error) {
 	l := &Labels{
 		options: options, log: options.Log.WithName("backfill"), changed: loop.NewSignal(),
 		rate: pace.Rate{Limit: options.PerMinute}, began: options.Clock.Now(), reported: map[string]string{},
-		results: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "curfew_default_labels_total",
-			Help: "Existing objects that were to be given a default TTL label, by result: given, moved (they changed meanwhile) or failed.",
-		}, []string{"result"}),
-		skipped: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "curfew_default_label_kinds_skipped",
-			Help: "Kinds whose existing objects are given no default TTL label, by reason: Curfew lacks the permission to patch them.",
-		}, []string{"group", "kind", "reason"}),
+		results: collectors.Counter("curfew_default_labels_total",
+			"Existing objects that were to be given a default TTL label, by result: given, moved (they changed meanwhile) or failed.", "result"),
+		skipped: collectors.Gauge("curfew_default_label_kinds_skipped",
+			"Kinds whose existing objects are given no default TTL label, by reason: Curfew lacks the permission to patch them.", "group", "kind", "reason"),
 	}
 	return l, collectors.Register(options.Registerer, "metrics of default labels", l.results, l.skipped)
 }

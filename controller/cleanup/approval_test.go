@@ -77,9 +77,7 @@ func TestRequireApproval(t *testing.T) {
 		process.options.RequireApproval = c.flag
 		process.options.Objects = approvals(p.UID, p.Hash, func() bool { return false })
 		r, err := process.newRun(api.cur(p, start), &v1alpha1.CleanupRun{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if got, err := r.approved(t.Context()); got != c.want || err != nil {
 			t.Errorf("%s: may delete %t, %v; want %t", name, got, err, c.want)
 		}

@@ -8,7 +8,6 @@ import (
 	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -369,24 +368,9 @@ func (b *batch) fail(item *v1alpha1.CleanupItem, err error) {
 	}
 }
 
-// maxMessage bounds the message of an item, as the schema does.
-const maxMessage = 256
-
-// count counts the outcomes on a page.
-func (r *run) count(ctx context.Context, page *page) error {
-	r.observe(page)
-	return r.ledger.count(ctx, page, func(s *v1alpha1.CleanupPolicyStatus, unknown int64) {
-		s.LastRun.Lost = plus(s.LastRun.Lost, unknown)
-		message := fmt.Sprintf("DELETEs of report %s have no known outcome: up to %d deletions are in no count", page.name, s.LastRun.Lost)
-		r.cur.set(s, v1alpha1.ConditionCountsExact, metav1.ConditionFalse, v1alpha1.ReasonNoAnswer, message)
-	})
-}
-
-func (r *run) observe(page *page) {
-	for i := range page.fields.Objects {
-		r.c.metrics.objects.WithLabelValues(string(page.fields.Objects[i].Result)).Inc()
-	}
-}
+// maxMessage bounds the message of an item, as the schema does. A run decides again about objects
+// with one of the other two messages.
+const maxMessage, wasInterrupted, comesBack = 256, "the run was interrupted", "a pause holds it: the run comes back to it"
 
 func itemOf(at *cleanup.Target, object *unstructured.Unstructured) v1alpha1.CleanupItem {
 	return v1alpha1.CleanupItem{

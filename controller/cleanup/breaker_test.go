@@ -3,11 +3,14 @@ package cleanup
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/http"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/go-logr/logr/funcr"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 
@@ -20,7 +23,7 @@ import (
 // withEngine has the process delete by a real engine, on real time, until it is stopped.
 func (c *Controller) withEngine(t *testing.T) (ctx context.Context, of *engine.Engine, stop func()) {
 	t.Helper()
-	of, err := engine.New(engine.Options{Triggers: []engine.Trigger{{Name: string(policy.TriggerCleanup), Action: Action{}, Deletes: true, Priority: action.Background}}, MaxConcurrency: 4})
+	of, err := engine.New(engine.Options{Triggers: []engine.Trigger{{Name: string(policy.TriggerCleanup), Action: Action{}, Deletes: true, Priority: action.Background}}, MaxConcurrency: 4, Log: c.options.Log})
 	must(t, err)
 	c.options.Engine, c.options.Clock = of, clock.RealClock{}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -30,7 +33,8 @@ func (c *Controller) withEngine(t *testing.T) (ctx context.Context, of *engine.E
 }
 
 // Objects that a webhook never lets anyone delete have the engine pause the deletions of the policy
-// in their namespace. They fail, and the run deletes everything that is listed after them.
+// in their namespace. They fail, and the run deletes everything that is listed after them, with a
+// line of the log for each.
 func TestPausedDeletionsDoNotWedgeARun(t *testing.T) {
 	for name, c := range map[string]struct {
 		denied, code, lost int
@@ -53,9 +57,9 @@ func TestPausedDeletionsDoNotWedgeARun(t *testing.T) {
 				for i := range c.denied {
 					api.denies[fmt.Sprintf("tmp-%02d", i)] = c.code
 				}
-				process := api.controller()
+				process, lines := api.controller(), make(chan string, 1000)
+				process.options.Log = funcr.New(func(_, line string) { lines <- line }, funcr.Options{})
 				ctx, _, stop := process.withEngine(t)
-				defer stop()
 				began := time.Now()
 				cur := api.cur(tmpPolicy(t, func(*v1alpha1.CleanupSpec) {}), began)
 				if err := process.start(ctx, cur, began); err != nil {
@@ -64,6 +68,22 @@ func TestPausedDeletionsDoNotWedgeARun(t *testing.T) {
 				run := api.status.LastRun
 				if run.Phase != v1alpha1.RunCompleted || int(run.Deleted) != 65-c.denied || int(run.Lost) != c.lost || len(api.sent) != 65-c.denied {
 					t.Errorf("%d deleted, run %+v, Stalled %s", len(api.sent), run, api.condition(v1alpha1.ConditionStalled))
+				}
+				stop() // It writes all lines before.
+				logged := map[types.UID]int{}
+				for len(lines) > 0 {
+					line := <-lines
+					var kind, object string
+					var uid types.UID
+					if _, err := fmt.Sscanf(line, `"level"=0 "msg"="deleted" "kind"=%q "object"=%q "uid"=%q`, &kind, &object, &uid); err != nil {
+						continue
+					}
+					if logged[uid]++; kind != "ConfigMap" || !strings.Contains(line, ` "source"="cleanup/p" "trigger"="cleanup" "lateness"=`) {
+						t.Error(line)
+					}
+				}
+				if !maps.Equal(logged, api.sent) {
+					t.Errorf("deleted %v, and the log says %v", api.sent, logged)
 				}
 				if took := time.Since(began); took > 10*time.Minute {
 					t.Errorf("it took %s", took)

@@ -50,6 +50,8 @@ type cluster struct {
 	status  v1alpha1.CleanupPolicyStatus
 	pages   map[string]v1alpha1.CleanupReportFields
 	written map[string]int // how often each was written
+	// metrics are those of all processes.
+	metrics []*metrics
 	// sent has what the DELETEs of Curfew have deleted, by UID.
 	sent map[types.UID]int
 	// requests so far, and the one at which the process is killed, before it or after it.
@@ -57,6 +59,9 @@ type cluster struct {
 	lists            int
 	// listing is called before each list, if it is set.
 	listing func()
+	// behind: deleted ConfigMaps are still listed. ghosts are those.
+	behind bool
+	ghosts []*metav1.PartialObjectMetadata
 	// late is by how much the API server's time is after start.
 	late time.Duration
 	// lacks: the account lacks all permissions, or those on lacksOf. asked is how often that was
@@ -150,7 +155,8 @@ func (c *cluster) writeStatus(_ context.Context, status *v1alpha1.CleanupPolicyS
 	})
 }
 
-func (c *cluster) counted(_ context.Context, run string) (deleted int64, last int32, err error) {
+func (c *cluster) counted(_ context.Context, run string) (deleted int64, last int32, gone map[types.UID]bool, err error) {
+	gone = map[types.UID]bool{}
 	err = c.request(func() error {
 		for name, page := range c.pages {
 			if page.Run != run || page.DryRun || page.Page > maxPages || name != pageName("p", run, page.Page) {
@@ -159,10 +165,13 @@ func (c *cluster) counted(_ context.Context, run string) (deleted int64, last in
 			if deleted += min(max(0, page.Deleted), maxBatch); page.Truncated || slices.ContainsFunc(page.Objects, func(item v1alpha1.CleanupItem) bool { return decided(&item) }) {
 				last = max(last, page.Page)
 			}
+			for _, item := range page.Objects {
+				gone[item.UID] = gone[item.UID] || isGone(&item)
+			}
 		}
 		return nil
 	})
-	return deleted, last, err
+	return deleted, last, gone, err
 }
 
 func (c *cluster) confirm(context.Context) error {
@@ -217,6 +226,9 @@ func (c *cluster) client() metadata.Interface {
 			for _, name := range slices.Sorted(maps.Keys(c.objects)) {
 				list.Items = append(list.Items, runtime.RawExtension{Object: c.objects[name].DeepCopy()})
 			}
+			for _, ghost := range c.ghosts {
+				list.Items = append(list.Items, runtime.RawExtension{Object: ghost.DeepCopy()})
+			}
 			return nil
 		})
 		if one != nil || err != nil {
@@ -246,7 +258,9 @@ func (c *cluster) Do(_ context.Context, due action.Due) action.Answer {
 		default:
 			c.sent[object.UID]++
 			if len(object.Finalizers) == 0 {
-				delete(c.objects, due.Name)
+				if delete(c.objects, due.Name); c.behind {
+					c.ghosts = append(c.ghosts, object)
+				}
 				return nil
 			}
 			now := metav1.NewTime(start)
@@ -368,6 +382,7 @@ func newCluster(t *testing.T) *cluster {
 func (c *cluster) controller() *Controller {
 	c.t.Helper()
 	m, err := newMetrics(prometheus.NewRegistry(), false)
+	c.metrics = append(c.metrics, m)
 	must(c.t, err)
 	clock := hasty{clocktesting.NewFakeClock(start), c}
 	exists := func(context.Context) (types.UID, error) {
@@ -430,11 +445,4 @@ func tmpPolicy(t *testing.T, edit func(*v1alpha1.CleanupSpec)) *cleanup.Policy {
 	p, errs := cleanup.Compile(expression.NewCompiler(10), object)
 	must(t, errs.ToAggregate())
 	return p
-}
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }

@@ -113,9 +113,9 @@ func TestApprovalIsDeletedInMidRun(t *testing.T) {
 }
 
 // A run lists approvals once, to find its own. A role that may list approvals and not get them
-// still lets approved policies run.
+// still lets approved policies run, and an answer of 429 delays its batch alone.
 func TestApprovalsAreListedOnce(t *testing.T) {
-	for name, mayGet := range map[string]bool{"with get": true, "without get": false} {
+	for name, mayGet := range map[string]bool{"with get": true, "without get": false, "busy once": true} {
 		t.Run(name, func(t *testing.T) {
 			defer small(1)()
 			c := newCluster(t)
@@ -126,10 +126,22 @@ func TestApprovalsAreListedOnce(t *testing.T) {
 					return true, nil, apierrors.NewForbidden(schema.GroupResource{Resource: v1alpha1.ClusterCleanupApprovals}, "yes", errForbidden)
 				})
 			}
+			busy := name == "busy once"
+			objects.PrependReactor("get", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
+				c.mu.Lock()
+				defer c.mu.Unlock()
+				if now := busy && c.deletedAlready(); now {
+					busy = false
+					return true, nil, apierrors.NewTooManyRequests("busy", 8)
+				}
+				return false, nil, nil
+			})
 			process := c.controller()
 			process.options.Objects = objects
 			must(t, process.start(t.Context(), c.cur(p, start), start))
-			c.check("approved")
+			if c.check("approved"); busy || c.status.LastRun.Phase != v1alpha1.RunCompleted {
+				t.Errorf("the run is %s, %t", c.status.LastRun.Phase, busy)
+			}
 			for _, action := range objects.Actions() {
 				did[action.GetVerb()]++
 			}

@@ -50,9 +50,7 @@ func TestKilledInTrouble(t *testing.T) {
 			whole := begin()
 			whole.dead, whole.requests, whole.killAt, whole.after = false, 0, 0, false
 			state.leave(whole)
-			if err := whole.work(t.Context(), p); err != nil {
-				t.Fatal(err)
-			}
+			must(t, whole.work(t.Context(), p))
 			state.check(whole, "never killed")
 			for k := range kills(0, whole.requests) {
 				c := begin()

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	dto "github.com/prometheus/client_model/go"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -76,9 +77,7 @@ func TestKilledAtEveryRequest(t *testing.T) {
 			defer func() { detailedPages = 40 }()
 			p := tmpPolicy(t, edit)
 			whole := newCluster(t)
-			if err := whole.work(t.Context(), p); err != nil {
-				t.Fatal(err)
-			}
+			must(t, whole.work(t.Context(), p))
 			whole.check("never killed")
 			for k := range kills(1, whole.requests) {
 				c := newCluster(t)
@@ -116,6 +115,12 @@ func (c *cluster) check(what string) {
 			}
 		}
 	}
+	for _, m := range c.metrics {
+		kept := &dto.Metric{}
+		if must(c.t, m.objects.WithLabelValues(string(v1alpha1.ItemKept)).Write(kept)); kept.GetCounter().GetValue() > 0 {
+			c.t.Errorf("%s: the metric says that %v objects were kept", what, kept.GetCounter().GetValue())
+		}
+	}
 	for uid, times := range c.sent {
 		if times != 1 || counted[uid] > 1 {
 			c.t.Errorf("%s: %s was deleted %d times and is counted on %d pages", what, uid, times, counted[uid])
@@ -123,6 +128,22 @@ func (c *cluster) check(what string) {
 	}
 	if int64(len(counted))+truncated != 5 {
 		c.t.Errorf("%s: %d objects are on pages, and %d are summarised", what, len(counted), truncated)
+	}
+}
+
+// An aggregated API that is behind goes on listing what the run has deleted and counted before it was
+// killed. That is not counted again.
+func TestResumedRunSeesGhosts(t *testing.T) {
+	defer small(2)()
+	whole, p := newCluster(t), tmpPolicy(t, func(*v1alpha1.CleanupSpec) {})
+	must(t, whole.work(t.Context(), p))
+	for at := range 2 * whole.requests {
+		c, k := newCluster(t), kill{first: 1 + at/2, after: at%2 == 0}
+		c.behind = true
+		c.survive(k, func() error { return c.work(t.Context(), p) }, func() {})
+		if c.check(k.String()); t.Failed() {
+			return
+		}
 	}
 }
 

@@ -264,7 +264,7 @@ func (b *batch) postpone(ctx context.Context, items []*v1alpha1.CleanupItem) (an
 	for _, item := range items {
 		if b.trouble[item.UID].held && b.run.heldAlone(ctx, item) {
 			b.run.later(item)
-			item.Result, item.Message = v1alpha1.ItemKept, "a pause holds it: the run comes back to it"
+			item.Result, item.Message = v1alpha1.ItemKept, comesBack
 			any = true
 		}
 	}

@@ -62,9 +62,9 @@ type storage interface {
 	// readPage reads a page, and its version. fields are nil if it is of another policy, or if there
 	// is none: then it has no version either.
 	readPage(ctx context.Context, name string) (fields *v1alpha1.CleanupReportFields, version string, err error)
-	// counted is how many objects the pages of a run say that it has deleted, and the number of its
-	// last page with outcomes.
-	counted(ctx context.Context, run string) (deleted int64, last int32, err error)
+	// counted is how many objects the pages of a run say that it has deleted, the number of its last
+	// page with outcomes, and which of the objects on its pages are deleted.
+	counted(ctx context.Context, run string) (deleted int64, last int32, gone map[types.UID]bool, err error)
 	// prune deletes the pages of old runs, and none of the current one.
 	prune(ctx context.Context, current string, now time.Time) error
 	// confirm is an error if the policy is not what the run applies any more, as the API server knows
@@ -270,13 +270,18 @@ func matchesName(policy, run string, number int32) string {
 // decided reports whether the outcome of an item is known.
 func decided(item *v1alpha1.CleanupItem) bool { return item.Result != "" }
 
+// isGone reports whether an item is deleted.
+func isGone(item *v1alpha1.CleanupItem) bool {
+	return item.Result == v1alpha1.ItemDeleted || item.Result == v1alpha1.ItemGone
+}
+
 // tally counts the deleted items, by kind.
 func (p *page) tally() map[metav1.GroupKind]int64 {
 	out := map[metav1.GroupKind]int64{}
 	p.fields.Deleted = 0
 	for i := range p.fields.Objects {
 		item := &p.fields.Objects[i]
-		if item.Result == v1alpha1.ItemDeleted || item.Result == v1alpha1.ItemGone {
+		if isGone(item) {
 			out[metav1.GroupKind{Group: item.Group, Kind: item.Kind}]++
 			p.fields.Deleted++
 		}
@@ -300,7 +305,7 @@ func (p *page) summarise() {
 	counts := map[key]int64{}
 	for i := range p.fields.Objects {
 		item := &p.fields.Objects[i]
-		if item.Result == v1alpha1.ItemDeleted || item.Result == v1alpha1.ItemGone || item.Result == v1alpha1.ItemWouldDelete {
+		if isGone(item) || item.Result == v1alpha1.ItemWouldDelete {
 			counts[key{item.Group, item.Kind, item.Namespace}]++
 		}
 	}

@@ -41,12 +41,12 @@ func (s *store) own() string { return v1alpha1.LabelCleanupPolicyUID + "=" + str
 
 // counted implements storage. A forged page can only make the run delete less. One that was written
 // before the run counts for nothing: its name can be known in advance.
-func (s *store) counted(ctx context.Context, run string) (deleted int64, last int32, err error) {
+func (s *store) counted(ctx context.Context, run string) (deleted int64, last int32, gone map[types.UID]bool, err error) {
 	due, err := timeOfRun(run)
 	if err != nil {
-		return 0, 0, nil // No run has such a name: see hasBegun.
+		return 0, 0, nil, nil // No run has such a name: see hasBegun.
 	}
-	due = due.Add(-maxClockSkew)
+	due, gone = due.Add(-maxClockSkew), map[types.UID]bool{}
 	err = s.eachPage(ctx, s.own()+","+v1alpha1.LabelCleanupRun+"="+run, func(object *unstructured.Unstructured) error {
 		page := &v1alpha1.CleanupReport{}
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, page); err != nil {
@@ -60,12 +60,15 @@ func (s *store) counted(ctx context.Context, run string) (deleted int64, last in
 		if page.Truncated || slices.ContainsFunc(page.Objects, func(item v1alpha1.CleanupItem) bool { return decided(&item) }) {
 			last = max(last, page.Page)
 		}
+		for i := 0; i < len(page.Objects) && page.Page <= detailedPages; i++ { // Others could forge more.
+			gone[page.Objects[i].UID] = gone[page.Objects[i].UID] || isGone(&page.Objects[i])
+		}
 		return nil
 	})
 	if err != nil {
-		return 0, 0, fmt.Errorf("listing the reports of run %s: %w", run, err)
+		return 0, 0, nil, fmt.Errorf("listing the reports of run %s: %w", run, err)
 	}
-	return deleted, last, nil
+	return deleted, last, gone, nil
 }
 
 // prune deletes the pages of old runs, and the matches of all runs but the last. A page stays if

@@ -68,9 +68,8 @@ func TestReportQuota(t *testing.T) {
 						return false, nil, client.Tracker().Update(policies, running, "ci")
 					})
 				}
-				if _, err := client.Resource(policies).Namespace("ci").Create(t.Context(), &unstructured.Unstructured{Object: content}, metav1.CreateOptions{}); err != nil {
-					t.Fatal(err)
-				}
+				_, err = client.Resource(policies).Namespace("ci").Create(t.Context(), &unstructured.Unstructured{Object: content}, metav1.CreateOptions{})
+				must(t, err)
 			}
 			write := func(of string, ago int, matched bool) {
 				id := run(of, ago)

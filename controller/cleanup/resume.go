@@ -85,7 +85,7 @@ func (r *run) settleAll(ctx context.Context) error {
 			unknown[item.UID], item.Result = item.Result == v1alpha1.ItemUnknown, ""
 		}
 		err = r.newBatch(page).check(ctx, func(item *v1alpha1.CleanupItem) {
-			item.Result, item.Message = v1alpha1.ItemKept, "the run was interrupted"
+			item.Result, item.Message = v1alpha1.ItemKept, wasInterrupted
 			if unknown[item.UID] { // Its DELETE may still be carried out.
 				item.Result, item.Message = v1alpha1.ItemUnknown, ""
 			}
@@ -132,10 +132,10 @@ func (r *run) lose(ctx context.Context, page *v1alpha1.UncountedPage) error {
 }
 
 // recount returns how many objects the run has deleted, or may have, by its pages or the status,
-// whichever says more. It finds the number of its next page.
+// whichever says more. It finds the number of its next page, and the objects that it has counted.
 func (r *run) recount(ctx context.Context) (deleted int64, err error) {
-	counted, last, err := r.ledger.store.counted(ctx, r.info.ID)
-	if err != nil {
+	counted, last, gone, err := r.ledger.store.counted(ctx, r.info.ID)
+	if r.gone = gone; err != nil {
 		return 0, err
 	}
 	run := r.ledger.status().LastRun
@@ -143,4 +143,29 @@ func (r *run) recount(ctx context.Context) (deleted int64, err error) {
 		r.pages = last
 	}
 	return min(max(run.Deleted, counted), maxCounted) + min(max(0, run.Lost), maxCounted), nil
+}
+
+// count counts the outcomes on a page. What the run has deleted and counted before, and an API that
+// is behind has listed again, is not counted twice.
+func (r *run) count(ctx context.Context, page *page) error {
+	for i := range page.fields.Objects {
+		if item := &page.fields.Objects[i]; item.Result == v1alpha1.ItemGone && r.gone[item.UID] {
+			item.Result, item.Message = v1alpha1.ItemKept, wasInterrupted
+		}
+	}
+	r.observe(page)
+	return r.ledger.count(ctx, page, func(s *v1alpha1.CleanupPolicyStatus, unknown int64) {
+		s.LastRun.Lost = plus(s.LastRun.Lost, unknown)
+		message := fmt.Sprintf("DELETEs of report %s have no known outcome: up to %d deletions are in no count", page.name, s.LastRun.Lost)
+		r.cur.set(s, v1alpha1.ConditionCountsExact, metav1.ConditionFalse, v1alpha1.ReasonNoAnswer, message)
+	})
+}
+
+// observe counts the outcomes on a page in the metric, each once.
+func (r *run) observe(page *page) {
+	for i := range page.fields.Objects {
+		if item := &page.fields.Objects[i]; r.ending || item.Message != wasInterrupted && item.Message != comesBack {
+			r.c.metrics.objects.WithLabelValues(string(item.Result)).Inc()
+		}
+	}
 }

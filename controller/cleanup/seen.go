@@ -138,20 +138,14 @@ type metrics struct {
 func newMetrics(registerer prometheus.Registerer, names bool) (*metrics, error) {
 	m := &metrics{
 		names: names, reasons: map[string]string{}, counts: map[[3]string]int{},
-		runs: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "curfew_cleanup_runs_total",
-			Help: "Runs of cleanup policies that ended, by how they ended: Completed, Stalled or Failed.",
-		}, []string{"phase"}),
-		objects: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "curfew_cleanup_objects_total",
-			Help: "Objects that cleanup policies were about to delete, by what became of them: " +
-				"Deleted, Gone, Kept, Failed, Unknown, Lost or WouldDelete.",
-		}, []string{"result"}),
-		stalled: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "curfew_cleanup_stalled_policies",
-			Help: "Cleanup policies that do not delete all that they should, by namespace and the reason that their conditions give; " +
-				"namespace is empty for ClusterCleanupPolicies. With --metrics-policy-names also by policy.",
-		}, []string{"namespace", "policy", "reason"}),
+		runs: collectors.Counter("curfew_cleanup_runs_total",
+			"Runs of cleanup policies that ended, by how they ended: Completed, Stalled or Failed.", "phase"),
+		objects: collectors.Counter("curfew_cleanup_objects_total",
+			"Objects that cleanup policies were about to delete, by what became of them: "+
+				"Deleted, Gone, Kept, Failed, Unknown, Lost or WouldDelete.", "result"),
+		stalled: collectors.Gauge("curfew_cleanup_stalled_policies",
+			"Cleanup policies that do not delete all that they should, by namespace and the reason that their conditions give; "+
+				"namespace is empty for ClusterCleanupPolicies. With --metrics-policy-names also by policy.", "namespace", "policy", "reason"),
 	}
 	return m, collectors.Register(registerer, "metrics of cleanup policies", m.runs, m.objects, m.stalled)
 }

@@ -58,9 +58,7 @@ func (s *server) create(uid types.UID, edit func(*v1alpha1.CleanupSpec)) {
 	live.Spec.MatchConstraints.ResourceRules = []v1alpha1.ResourceRule{{APIGroups: []string{""}, Resources: []string{"configmaps"}, ResourceNames: []string{"tmp-*"}}}
 	edit(&live.Spec.CleanupSpec)
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(live)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 	s.policy = &unstructured.Unstructured{Object: content}
 	s.policy.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("ClusterCleanupPolicy"))
 	s.written()
@@ -76,18 +74,14 @@ func (s *server) next() string { s.version++; return strconv.Itoa(s.version) }
 
 func (s *server) status() v1alpha1.CleanupPolicyStatus {
 	status, err := statusOf(s.policy)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 	return status
 }
 
 // setStatus has another writer replace the status.
 func (s *server) setStatus(status v1alpha1.CleanupPolicyStatus) {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&v1alpha1.CleanupPolicy{Status: status})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 	s.policy.Object["status"] = content["status"]
 	s.written()
 }
@@ -120,9 +114,7 @@ func (l *leader) controller() *Controller {
 	l.sentPages = map[string]*v1alpha1.CleanupReportFields{}
 	out := newCluster(l.t).controller()
 	account, err := out.options.Account(types.NamespacedName{})
-	if err != nil {
-		l.t.Fatal(err)
-	}
+	must(l.t, err)
 	account.Metadata, account.Delete = configMaps{l: l}, l
 	out.options.Objects, out.compiler = resources{l: l}, expression.NewCompiler(10)
 	return out

@@ -204,6 +204,8 @@ type run struct {
 	late bool
 	// forbidden: the run was interrupted because its account lost a permission.
 	forbidden bool
+	// gone are the objects that the pages of the run call deleted, before it began or was resumed.
+	gone map[types.UID]bool
 	// unused are the objects that minUnused keeps. Only the survey uses them.
 	unused unused
 	// opened: lacks says what the account may not do where the policy matches.

@@ -228,19 +228,23 @@ func TestKindCannotBeListed(t *testing.T) {
 }
 
 // A run starts at its time, whatever is done for its policy and for others before. Reviews of
-// permissions are the slowest part of that.
+// permissions are the slowest part of that. A policy whose runs are too close to each other never
+// runs.
 func TestRunsAreOnTime(t *testing.T) {
 	for name, c := range map[string]struct {
 		before time.Duration // its time the policy is first seen
 		review time.Duration // takes so long, for each of three verbs
 		fails  bool
 		others int
+		least  time.Duration // --cleanup-min-interval
 	}{
 		"quiet":                         {before: time.Minute},
 		"a slow review":                 {before: 40 * time.Second, review: 10 * time.Second},
 		"a review that takes too long":  {before: 40 * time.Second, review: time.Minute},
 		"reviews that fail":             {before: 200 * time.Second, fails: true},
 		"slow reviews of many policies": {before: 5 * time.Second, review: 10 * time.Second, others: 100},
+		"too frequent":                  {before: time.Minute, least: 25 * time.Hour},
+		"just rare enough":              {before: time.Minute, least: 24 * time.Hour},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -255,6 +259,7 @@ func TestRunsAreOnTime(t *testing.T) {
 					loop.Pause(ctx, clock.RealClock{}, c.review)
 					return ctx.Err()
 				})
+				process.options.MinInterval = c.least
 				ctx, cancel := context.WithCancel(t.Context())
 				done := make(chan struct{})
 				go func() { process.serve(ctx); close(done) }()
@@ -269,6 +274,13 @@ func TestRunsAreOnTime(t *testing.T) {
 				object, err := process.read(t.Context(), v1alpha1.ClusterCleanupPolicies+"/p")
 				must(t, err)
 				text, _, _ := unstructured.NestedString(object.Object, "status", "lastRun", "startTime")
+				if c.least == 25*time.Hour {
+					const why = "message:spec.schedule: two runs are 24h0m0s apart: leave at least 25h0m0s between them observedGeneration:1 reason:InvalidField status:False type:Ready"
+					if said := fmt.Sprint(object.Object["status"]); text != "" || !strings.Contains(said, why) {
+						t.Errorf("run at %q: %s", text, said)
+					}
+					return
+				}
 				if at, err := time.Parse(time.RFC3339, text); err != nil || at.Before(start) || at.After(start.Add(time.Second)) {
 					t.Errorf("the run started at %q: %v", text, object.Object["status"])
 				}

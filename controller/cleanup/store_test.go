@@ -2,6 +2,7 @@ package cleanup
 
 import (
 	"context"
+	"maps"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -91,8 +92,8 @@ func TestPagesCount(t *testing.T) {
 	created = start
 	write(own, "a-copy", run, v1alpha1.CleanupReportFields{Page: 1, Deleted: 2, Objects: items})
 	write(others, "others", run, v1alpha1.CleanupReportFields{Page: 1, Deleted: 9, Objects: items})
-	if deleted, last, err := own.counted(t.Context(), run); deleted != 5 || last != 2 || err != nil {
-		t.Errorf("deleted %d, last page %d, %v", deleted, last, err)
+	if deleted, last, gone, err := own.counted(t.Context(), run); deleted != 5 || last != 2 || !maps.Equal(gone, map[types.UID]bool{"1": true, "2": false}) || err != nil {
+		t.Errorf("deleted %d, last page %d, gone %v, %v", deleted, last, gone, err)
 	}
 	if page, _, err := others.readPage(t.Context(), pageName("p", run, 1)); page != nil || err != nil {
 		t.Errorf("another policy reads %+v, %v", page, err)
@@ -144,4 +145,11 @@ func (c *cluster) process(schedules map[string]string, review func(context.Conte
 	})
 	out.options.Objects = client
 	return out
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }

@@ -105,10 +105,8 @@ func New(options Options) (*Keeper, error) {
 		options: options, wanted: map[string]string{}, foreign: map[string][]string{},
 		log: options.Log.WithName("coverage"), changed: loop.NewSignal(),
 	}
-	k.failed = prometheus.NewCounter(prometheus.CounterOpts{
-		Name: "curfew_coverage_errors_total",
-		Help: "Attempts to bring the webhook configurations curfew-kinds in step with profiles and policies that failed.",
-	})
+	k.failed = collectors.Counter("curfew_coverage_errors_total",
+		"Attempts to bring the webhook configurations curfew-kinds in step with profiles and policies that failed.").WithLabelValues()
 	if err := collectors.Register(options.Registerer, "the metric of coverage", k.failed); err != nil {
 		return nil, err
 	}

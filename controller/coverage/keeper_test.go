@@ -123,9 +123,7 @@ func (s *store) put(object *unstructured.Unstructured, event watch.EventType) {
 func (s *store) set(t *testing.T, object any) {
 	t.Helper()
 	content, err := asUnstructured(object)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	event := watch.Modified
@@ -159,9 +157,7 @@ func (s *store) get(t *testing.T) *admissionv1.MutatingWebhookConfiguration {
 		return nil
 	}
 	out, err := read[admissionv1.MutatingWebhookConfiguration](object) // the parts looked at are the same in both kinds
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return out
 }
 
@@ -212,9 +208,7 @@ func beginWith(t *testing.T, kinds []platform.Served, change func(*Options)) *sc
 	}
 	change(&options)
 	keeper, err := New(options)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	s.Keeper = keeper
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)
@@ -443,4 +437,11 @@ func TestKeeperLeavesWhatIsTerminating(t *testing.T) {
 		after(2 * time.Second)
 		s.mutating.expect(t, "once it is gone", "create")
 	})
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }

@@ -54,9 +54,7 @@ func unknown(profile *expression.Profile) expression.Definition {
 func builtinKinds(t *testing.T) []platform.Served {
 	t.Helper()
 	objects, err := profiles.All()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	all := compiled(t, objects...)
 	var definitions []expression.Definition
 	for _, profile := range all {
@@ -87,9 +85,7 @@ func configurations(t *testing.T, in *Input, static *admissionv1.MutatingWebhook
 	failure admissionv1.FailurePolicyType) (*admissionv1.MutatingWebhookConfiguration, *admissionv1.ValidatingWebhookConfiguration) {
 	t.Helper()
 	mutating, validating, err := Configurations(in, static, staticValidating, failure)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return mutating, validating
 }
 
@@ -99,20 +95,14 @@ func TestBuiltinProfiles(t *testing.T) {
 	mutating, validating := configurations(t, &Input{Kinds: builtinKinds(t), Namespace: "curfew-system", Controller: "curfew-controller"}, staticMutating(), staticValidating(), admissionv1.Ignore)
 	for name, object := range map[string]any{"mutating.yaml": mutating, "validating.yaml": validating} {
 		have, err := yaml.Marshal(object)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		path := filepath.Join("testdata", name)
 		if *update {
-			if err := os.WriteFile(path, have, 0o644); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.WriteFile(path, have, 0o644))
 			continue
 		}
 		want, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if string(have) != string(want) {
 			t.Errorf("%s differs: run the test with -update and read the difference", path)
 		}
@@ -234,18 +224,14 @@ func condition(t *testing.T, text string, object, old map[string]any) bool {
 func object(t *testing.T, text string) map[string]any {
 	t.Helper()
 	out := map[string]any{}
-	if err := yaml.Unmarshal([]byte(text), &out); err != nil {
-		t.Fatal(err)
-	}
+	must(t, yaml.Unmarshal([]byte(text), &out))
 	return out
 }
 
 func profile(t *testing.T, spec string) *v1alpha1.KindProfile {
 	t.Helper()
 	out := &v1alpha1.KindProfile{}
-	if err := yaml.UnmarshalStrict([]byte("metadata: {name: renders}\nspec: "+spec), out); err != nil {
-		t.Fatal(err)
-	}
+	must(t, yaml.UnmarshalStrict([]byte("metadata: {name: renders}\nspec: "+spec), out))
 	out.Spec.Kind = v1alpha1.ProfiledKind{Group: "example.com", Version: "v1", Kind: "Render", Resource: "renders"}
 	return out
 }

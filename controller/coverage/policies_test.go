@@ -61,9 +61,7 @@ func everyLabels() []labels.Set {
 func matches(t *testing.T, of *metav1.LabelSelector, set labels.Set) bool {
 	t.Helper()
 	selector, err := metav1.LabelSelectorAsSelector(of)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return selector.Matches(set)
 }
 

@@ -262,9 +262,7 @@ func keep(t *testing.T, prepare func(*cluster), change func(*Options)) (*cluster
 		change(&options)
 	}
 	l, err := New(options)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	var group sync.WaitGroup
 	group.Go(func() { _ = l.Run(ctx) })
@@ -315,13 +313,9 @@ func value(t *testing.T, collector prometheus.Collector) float64 {
 func series(t *testing.T, collector prometheus.Collector) []float64 {
 	t.Helper()
 	registry := prometheus.NewRegistry()
-	if err := registry.Register(collector); err != nil {
-		t.Fatal(err)
-	}
+	must(t, registry.Register(collector))
 	families, err := registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var out []float64
 	for _, family := range families {
 		for _, metric := range family.GetMetric() {
@@ -339,4 +333,11 @@ func widgets() (schema.GroupResource, Kind) {
 func after(d time.Duration) {
 	<-time.After(d)
 	synctest.Wait()
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }

@@ -88,9 +88,7 @@ func TestChangedProfileHoldsItsKind(t *testing.T) {
 		synctest.Wait()
 		changed := c.feeds.Changes()
 		wanted, err := r.wanted()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		c.profiles.Put(ownProfile("own", 3))
 		synctest.Wait()
 		expect("hold jobsets", "changed JobSet", "hold jobsets", "changed JobSet")

@@ -96,17 +96,13 @@ type Labels struct {
 func New(options Options) (*Labels, error) {
 	l := &Labels{
 		options: options, log: options.Log.WithName("labels"), wake: loop.NewSignal(), reported: map[schema.GroupKind]string{},
-		watched: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "curfew_label_kinds_watched",
-			Help: "Kinds whose TTL labels are carried out, in some namespaces at least.",
-		}),
+		watched: collectors.Gauge("curfew_label_kinds_watched",
+			"Kinds whose TTL labels are carried out, in some namespaces at least.").WithLabelValues(),
 	}
 	l.source = &feedset.Source{
 		Make: options.Make, Log: l.log,
-		Skipped: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "curfew_label_kinds_skipped",
-			Help: "Kinds whose TTL labels have no effect, by reason: Curfew lacks a permission, or the feed cannot be made.",
-		}, []string{"group", "kind", "reason"}),
+		Skipped: collectors.Gauge("curfew_label_kinds_skipped",
+			"Kinds whose TTL labels have no effect, by reason: Curfew lacks a permission, or the feed cannot be made.", "group", "kind", "reason"),
 	}
 	if err := collectors.Register(options.Registerer, "metrics of labels", l.source.Skipped, l.watched); err != nil {
 		return nil, err

@@ -54,11 +54,9 @@ func NewProfiles(options ProfilesOptions) (*Profiles, error) {
 	p := &Profiles{options: options, log: options.Log.WithName("kinds"), dirty: loop.NewSignal()}
 	p.source = &feedset.Source{
 		Make: options.Make, Log: p.log,
-		Skipped: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "curfew_kinds_skipped",
-			Help: "Kinds with a profile that are not watched, or not for all, by reason: Curfew lacks a permission to watch and delete, " +
-				"to enforce a deadline, to write finish times or to stamp runtimes, or the feed cannot be made.",
-		}, []string{"group", "kind", "reason"}),
+		Skipped: collectors.Gauge("curfew_kinds_skipped",
+			"Kinds with a profile that are not watched, or not for all, by reason: Curfew lacks a permission to watch and delete, "+
+				"to enforce a deadline, to write finish times or to stamp runtimes, or the feed cannot be made.", "group", "kind", "reason"),
 	}
 	if err := collectors.Register(options.Registerer, "metrics of profiles", p.source.Skipped); err != nil {
 		return nil, err

@@ -57,9 +57,7 @@ func begin(t *testing.T, before ...func(*profiled, *Profiles)) (*profiled, *Prof
 	}
 	c.feeds = feedset.New(feedset.Options{Tracker: c, Lacks: c.Lacks, Clock: clock.RealClock{}})
 	builtin, err := profiles.All()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	none := builders.MakeSource()
 	c.platform, err = follow.NewPlatform(follow.Options{
 		Builtin: builtin, Client: fake.NewSimpleDynamicClient(runtime.NewScheme()), Clock: clock.RealClock{}, Log: logr.Discard(),
@@ -76,13 +74,9 @@ func begin(t *testing.T, before ...func(*profiled, *Profiles)) (*profiled, *Prof
 			}
 		},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	r, err := NewProfiles(ProfilesOptions{Typed: feedset.Typed(), Watched: c.Watched, Deadlines: true, Platform: c.platform, Feeds: c.feeds, Make: c.Make, Clock: clock.RealClock{}, Log: logr.Discard()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, prepare := range before {
 		prepare(c, r)
 	}

@@ -22,9 +22,7 @@ func TestServedKnowsWhetherARuntimeHasADeadline(t *testing.T) {
 		says := func() bool {
 			t.Helper()
 			all, err := c.platform.Served()
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			for i := range all {
 				if all[i].Kind.Kind == "TrainJob" {
 					return all[i].RuntimeSets

@@ -67,9 +67,7 @@ func TestProfileStatus(t *testing.T) {
 			t.Helper()
 			after(2 * time.Second)
 			data, err := json.Marshal(c.profiles.Get(name).Object["status"])
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if !strings.Contains(string(data), `"reason":"`+reason+`"`) || !strings.Contains(string(data), message) {
 				t.Errorf("%s: the status is %s\nwant %s: %s", name, data, reason, message)
 			}

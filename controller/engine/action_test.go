@@ -41,9 +41,7 @@ func (w *world) acts(t *testing.T, a action.Action, judge Judge) Entry {
 	t.Helper()
 	w.deadline = a
 	kind, err := w.engine.RegisterKind(KindOptions{Type: runs, Trigger: "deadline", Judge: judge})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	object := Entry{Kind: kind, Namespace: "ns", Name: "r", UID: "u", ResourceVersion: "7", Expiry: epoch.Add(time.Second), Source: "object"}
 	w.engine.Upsert(object)
 	return object
@@ -117,9 +115,7 @@ func TestActionBesideADelete(t *testing.T) {
 	w.finish(x)
 	w.engine.Upsert(w.object(x))
 	kind, err := w.engine.RegisterKind(KindOptions{Type: jobs, Trigger: "deadline", Judge: keep})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	stop := w.object(x)
 	stop.Kind, stop.Expiry, stop.Phase = kind, epoch.Add(time.Second), "check"
 	w.engine.Upsert(stop)

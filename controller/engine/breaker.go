@@ -20,10 +20,8 @@ type limits struct {
 func (e *limits) admit(j *job, r reading) (admitted bool, wait time.Duration, free bool) {
 	j.dry = j.object.DryRun || e.opts.DryRun
 	j.started = r.mono
-	if !j.dry {
-		if j.trigger.Deletes && e.all.Wait(r.mono) > 0 || j.object.Backfill && e.backfill.Wait(r.mono) > 0 {
-			return false, 0, false
-		}
+	if e.limitOf(j.trigger, j.object.Backfill, j.dry, r) != "" {
+		return false, 0, false
 	}
 	if ok, wait := e.breakers.admit(&j.object, r.mono); !ok {
 		return false, wait, true
@@ -37,6 +35,19 @@ func (e *limits) admit(j *job, r reading) (admitted bool, wait time.Duration, fr
 		}
 	}
 	return true, 0, true
+}
+
+const limitDeletions, limitBackfill = "deletions", "backfill"
+
+// limitOf returns which rate has no room for an object now, or "". The lock is held.
+func (e *limits) limitOf(t *trigger, backfill, dry bool, r reading) string {
+	switch sent := !dry && !e.opts.DryRun; {
+	case sent && t.Deletes && e.all.Wait(r.mono) > 0:
+		return limitDeletions
+	case sent && backfill && e.backfill.Wait(r.mono) > 0:
+		return limitBackfill
+	}
+	return ""
 }
 
 // Reserve takes one deletion from the budget of MaxDeletionsPerMinute, for a DELETE that the engine

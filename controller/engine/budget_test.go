@@ -75,9 +75,7 @@ func TestReserve(t *testing.T) {
 	acted := 0
 	w.deadline = actionFunc(func(context.Context, action.Due) action.Answer { acted++; return action.Answer{Outcome: action.Done} })
 	runs, err := w.engine.RegisterKind(KindOptions{Type: action.Type{Resource: schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "runs"}, Kind: "Run", Namespaced: true}, Trigger: "deadline", Judge: w.judge})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	first, ok := w.engine.Reserve()
 	second, ok2 := w.engine.Reserve()
 	if !ok || !ok2 {
@@ -100,9 +98,23 @@ func TestReserve(t *testing.T) {
 	if _, ok := w.engine.Reserve(); ok {
 		t.Error("there is no room for a fourth")
 	}
+	chosen, run := w.object(w.create("chosen", 0, false)), newLedger()
+	chosen.Kind, chosen.Expiry = cleanups(t, w.engine, actionFunc(func(context.Context, action.Due) action.Answer {
+		return action.Answer{Outcome: action.Done}
+	})), epoch
+	run.judge = func(o Entry) (Judgement, error) { return Judgement{Verdict: Track, Object: o}, nil }
+	w.engine.Submit(t.Context(), run, chosen)
+	const held = `curfew_rate_limited_objects{limit="deletions"}`
+	if n := metricValue(t, w.engine, held); n != 4 {
+		t.Errorf("the rate holds %v objects, want 3 Jobs and what a cleanup policy chose", n)
+	}
 	w.advance(61 * time.Second)
 	if _, ok := w.engine.Reserve(); !ok {
 		t.Error("there is room again after a minute")
+	}
+	w.every(3, time.Minute)
+	if n := metricValue(t, w.engine, held); n != 0 || run.results[Deleted] != 1 {
+		t.Errorf("the rate holds %v objects in the end, and the policy deleted %v", n, run.results)
 	}
 }
 

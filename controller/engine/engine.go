@@ -53,10 +53,9 @@ func New(o Options) (*Engine, error) {
 	if o.Rules != nil {
 		o.Rules.OnAnswer(e.wakeUp)
 	}
-	e.metrics = newMetrics(e)
-	e.byOthers = e.metrics.byOthers
-	m := e.metrics
-	return e, collectors.Register(o.Registerer, "metrics of the engine", m, m.lateness, m.attempts, m.backfilled, m.byOthers)
+	m := newMetrics(e)
+	e.metrics, e.byOthers = m, m.byOthers
+	return e, collectors.Register(o.Registerer, "metrics of the engine", m, m.lateness, m.attempts, m.backfilled, m.byOthers, m.enqueued)
 }
 
 // DryRun reports whether every deletion is a dry run. Feeds of such an engine change nothing
@@ -66,17 +65,15 @@ func (e *Engine) DryRun() bool { return e.opts.DryRun }
 // RegisterKind registers a kind for a trigger and returns its handle. Registering the same
 // Resource, Trigger and Scope again replaces the options and keeps the handle and its objects.
 func (e *Engine) RegisterKind(k KindOptions) (Kind, error) {
-	if k.Resource.Resource == "" || k.Resource.Version == "" {
-		return 0, fmt.Errorf("engine: KindOptions.Resource is %q: give version and plural resource", k.Resource)
-	}
-	if k.Kind == "" {
-		return 0, fmt.Errorf("engine: KindOptions.Kind of %s is empty: give the kind's name", k.Resource)
-	}
-	if k.Judge == nil {
-		return 0, fmt.Errorf("engine: KindOptions.Judge of %s is nil: give a function that reads one object live", k.Resource)
-	}
 	t := e.triggerNamed(k.Trigger)
-	if t == nil {
+	switch {
+	case k.Resource.Resource == "" || k.Resource.Version == "":
+		return 0, fmt.Errorf("engine: KindOptions.Resource is %q: give version and plural resource", k.Resource)
+	case k.Kind == "":
+		return 0, fmt.Errorf("engine: KindOptions.Kind of %s is empty: give the kind's name", k.Resource)
+	case k.Judge == nil:
+		return 0, fmt.Errorf("engine: KindOptions.Judge of %s is nil: give a function that reads one object live", k.Resource)
+	case t == nil:
 		return 0, fmt.Errorf("engine: KindOptions.Trigger of %s is %q: give one of Options.Triggers", k.Resource, k.Trigger)
 	}
 	e.mu.Lock()
@@ -100,7 +97,7 @@ func (e *Engine) RegisterKind(k KindOptions) (Kind, error) {
 		return 0, errors.New("engine: more than 65535 kinds are registered: restart the controller")
 	}
 	q := e.queueFor(&k, t)
-	e.kinds = append(e.kinds, &kindState{opts: &k, trigger: t, queue: q})
+	e.kinds = append(e.kinds, &kindState{opts: &k, trigger: t, queue: q, enqueued: e.metrics.enqueued.WithLabelValues(t.Name, k.Resource.Group, k.Kind)})
 	e.index.AddKind(&q.waiting)
 	return Kind(len(e.kinds) - 1), nil
 }

@@ -27,13 +27,14 @@ type entries struct {
 }
 
 type kindState struct {
-	opts    *KindOptions // never written to once it is here
-	trigger *trigger
-	queue   *queue
-	gen     uint8
-	tracked int
-	last    lastChanges
-	held    bool // see Engine.Hold
+	opts     *KindOptions // never written to once it is here
+	trigger  *trigger
+	queue    *queue
+	gen      uint8
+	enqueued prometheus.Counter // curfew_objects_enqueued_total
+	tracked  int
+	last     lastChanges
+	held     bool // see Engine.Hold
 	// forgotten: no feed uses the handle, so another scope of the kind may get it.
 	forgotten bool
 }
@@ -76,8 +77,8 @@ func (e *entries) apply(o *Entry, now int64, from origin) {
 		x.Set(slot, o)
 		e.payloads.keep(k.trigger, o)
 		en := x.At(slot)
-		en.Gen = k.gen
-		k.tracked++
+		en.Gen, k.tracked = k.gen, k.tracked+1
+		k.enqueued.Inc()
 		e.enter(slot, index.Armed, en.Expiry)
 		return
 	}

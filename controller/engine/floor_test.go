@@ -92,9 +92,7 @@ func TestFloor(t *testing.T) {
 					all.Go(func() { _ = options.Pauses.Run(ctx) })
 				}
 				e, err := New(options)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				of := widgets
 				of.Judge = func(ctx context.Context, o Entry) (Judgement, error) {
 					s.answer(ctx) // the object,

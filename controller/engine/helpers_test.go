@@ -102,9 +102,7 @@ func (w *world) every(n int, d time.Duration) {
 func sum(t *testing.T, registry *prometheus.Registry, name string) (sum float64) {
 	t.Helper()
 	families, err := registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, f := range families {
 		for _, m := range f.GetMetric() {
 			if f.GetName() == name {
@@ -197,4 +195,11 @@ func (e *Engine) status(slot uint32) Status {
 		s.State = Retrying
 	}
 	return s
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }

@@ -101,14 +101,12 @@ func TestRulesChangeDuringTheFreshLook(t *testing.T) {
 	before := *w.engine.kinds[w.kind].opts
 	before.Judge = func(ctx context.Context, o Entry) (Judgement, error) {
 		jd, err := w.judge(ctx, o)
-		if _, err := w.engine.RegisterKind(options); err != nil {
-			t.Fatal(err)
-		}
+		_, err = w.engine.RegisterKind(options)
+		must(t, err)
 		return jd, err
 	}
-	if _, err := w.engine.RegisterKind(before); err != nil {
-		t.Fatal(err)
-	}
+	_, err := w.engine.RegisterKind(before)
+	must(t, err)
 	w.after(time.Second)
 	w.after(time.Minute)
 	if n := count(*outcomes); n[Kept] != 1 || w.deletes != 0 {

@@ -38,13 +38,9 @@ func gather(t *testing.T, e *Engine) []*dto.MetricFamily {
 	t.Helper()
 	r := prometheus.NewPedanticRegistry()
 	m := e.metrics
-	if err := collectors.Register(r, "", m, m.lateness, m.attempts, m.backfilled, m.byOthers); err != nil {
-		t.Fatal(err)
-	}
+	must(t, collectors.Register(r, "", m, m.lateness, m.attempts, m.backfilled, m.byOthers, m.enqueued))
 	families, err := r.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return families
 }
 
@@ -73,6 +69,7 @@ func TestMetrics(t *testing.T) {
 		`curfew_deletion_attempts_total{result="deleted"}`: 5,
 		`curfew_deletion_lateness_seconds{trigger="ttl"}`:  3, // without backfill
 		`curfew_backfill_deletions_total{group="batch"}`:   2,
+		`curfew_objects_enqueued_total{trigger="ttl"}`:     6,
 		"curfew_overdue_objects":                           0,
 		"curfew_oldest_overdue_seconds":                    0,
 		"curfew_delete_concurrency":                        pace.Start,
@@ -83,7 +80,7 @@ func TestMetrics(t *testing.T) {
 			t.Errorf("%s = %v, want %v", name, got, want)
 		}
 	}
-	allowed := []string{"trigger", "group", "kind", "result", "class", "reason"}
+	allowed := []string{"trigger", "group", "kind", "result", "class", "reason", "limit"}
 	for _, f := range gather(t, w.engine) {
 		for _, m := range f.GetMetric() {
 			for _, l := range m.GetLabel() {
@@ -214,12 +211,15 @@ func TestBackfillIsNotOverdue(t *testing.T) {
 	w, _, _ := ready(t, func(o *Options) { o.BackfillPerMinute = 1 })
 	w.dueSoon(3, "old", func(o *Entry) { o.Backfill = true; o.Expiry = epoch.Add(-1000 * time.Hour) })
 	w.after(time.Second)
-	if count, age := w.engine.overdueNow(); count != 2 || age != 0 {
+	if count, age, _ := w.engine.overdueNow(); count != 2 || age != 0 {
 		t.Errorf("%d objects are overdue for %s, want 2 for no time", count, age)
+	}
+	if held := metricValue(t, w.engine, `curfew_rate_limited_objects{limit="backfill"}`); held != 2 {
+		t.Errorf("the rate of backfill holds %v objects, want 2", held)
 	}
 	w.faults = []fault{{code: 500}}
 	w.after(2 * time.Minute)
-	if _, age := w.engine.overdueNow(); age < 1000*time.Hour {
+	if _, age, _ := w.engine.overdueNow(); age < 1000*time.Hour {
 		t.Errorf("overdue for %s after a failure, want over 1000h", age)
 	}
 }

@@ -233,9 +233,7 @@ func besidesBad(t *testing.T, bad int, namespace string, answer Response) (delet
 	pods := *w.engine.kinds[w.kind].opts
 	pods.Resource.Resource, pods.Kind = "pods", "Pod"
 	other, err := w.engine.RegisterKind(pods)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for i := range 600 {
 		add(w.kind, fmt.Sprint("good", i), "ns", time.Duration(i+1)*time.Second)
 	}
@@ -279,9 +277,7 @@ func TestMissingSubresourceDropsNothing(t *testing.T) {
 		return Judgement{Verdict: Track, Object: o}, nil
 	}
 	deadline, err := w.engine.RegisterKind(options)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	x := w.create("j", time.Hour, false)
 	w.setLabel(x, w.server.Add(30*time.Second))
 	w.engine.Upsert(w.labelled(x))

@@ -175,9 +175,8 @@ func TestNewRulesAreAskedBeforeAnythingIsListed(t *testing.T) {
 	opts := *w.engine.kinds[w.kind].opts
 	asked := 0
 	opts.Judge = func(context.Context, Entry) (Judgement, error) { asked++; return Judgement{Verdict: Keep}, nil }
-	if _, err := w.engine.RegisterKind(opts); err != nil {
-		t.Fatal(err)
-	}
+	_, err := w.engine.RegisterKind(opts)
+	must(t, err)
 	w.after(time.Minute)
 	if n := count(*outcomes); n[Deleted] != 0 || asked != 3 {
 		t.Errorf("%v, and the new judge was asked %d times", n, asked)

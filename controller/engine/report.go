@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"curfew.dev/curfew/controller/collectors"
 	"curfew.dev/curfew/controller/engine/index"
 )
 
@@ -208,11 +209,12 @@ func (e *Engine) trackedNow() (n int) {
 	return n
 }
 
-// overdueNow counts the overdue objects and returns the age of the oldest. Objects that wait for
-// the rate of backfill have no age: their expiry may lie years back although they are not late.
+// overdueNow counts the overdue objects and returns the age of the oldest, and how many wait for
+// which rate alone. Objects that wait for the rate of backfill have no age: their expiry may lie
+// years back although they are not late.
 // While a pause holds a trigger, all objects may be overdue, so overdueNow walks the index chunk by
 // chunk. The engine's lock is not held.
-func (e *Engine) overdueNow() (count int, oldest time.Duration) {
+func (e *Engine) overdueNow() (count int, oldest time.Duration, limited map[string]int) {
 	r := e.read()
 	e.mu.Lock()
 	now, ok := e.checkClock(r) // It may be the first to notice a jump.
@@ -220,6 +222,12 @@ func (e *Engine) overdueNow() (count int, oldest time.Duration) {
 		now = e.guard.best(r) // By a clock that is wrong nothing might be overdue.
 	}
 	some := e.late > len(e.blocked) || e.index.DueBy(now)
+	limited = map[string]int{}
+	for _, b := range e.submitted {
+		for _, o := range b.objects {
+			limited[e.limitOf(e.kinds[o.Kind].trigger, o.Backfill, o.DryRun, r)]++
+		}
+	}
 	e.unlock()
 	first := now
 	for c, more := 0, some; more; c++ {
@@ -232,13 +240,16 @@ func (e *Engine) overdueNow() (count int, oldest time.Duration) {
 				return
 			}
 			count++
+			if en.State == index.Armed && en.Wake <= now {
+				limited[e.limitOf(e.triggers[en.Trigger], en.Flags&index.FlagBackfill != 0, en.Flags&index.FlagDryRun != 0, r)]++
+			}
 			if late || en.Flags&index.FlagBackfill == 0 {
 				first = min(first, en.Expiry)
 			}
 		})
 		e.unlock()
 	}
-	return count, time.Duration(now - first)
+	return count, time.Duration(now - first), limited
 }
 
 // metrics are the engine's metrics. Events update the counters and the histogram; a scrape reads
@@ -246,10 +257,10 @@ func (e *Engine) overdueNow() (count int, oldest time.Duration) {
 type metrics struct {
 	engine *Engine
 
-	lateness                       *prometheus.HistogramVec
-	attempts, backfilled, byOthers *prometheus.CounterVec
+	lateness                                 *prometheus.HistogramVec
+	attempts, backfilled, byOthers, enqueued *prometheus.CounterVec
 
-	tracked, overdue, oldest, stuck, blocked, skew, skewWidth, paused, concurrency, inFlight *prometheus.Desc
+	tracked, overdue, oldest, limited, stuck, blocked, skew, skewWidth, paused, concurrency, inFlight *prometheus.Desc
 }
 
 // latenessBuckets are fine below a second, the normal lateness, and reach up to the lateness after
@@ -269,29 +280,24 @@ func newMetrics(e *Engine) *metrics {
 	}
 	return &metrics{
 		engine: e,
-		lateness: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name:    "curfew_deletion_lateness_seconds",
-			Help:    "Time from an object's expiry until the API server accepted its DELETE. Without backfill, whose expiries may lie years back.",
-			Buckets: latenessBuckets,
-		}, byKind),
-		attempts: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "curfew_deletion_attempts_total",
-			Help: "Attempts to delete by trigger, kind and result " +
-				"(deleted, already_gone, unconfirmed, dry_run, kept, conflict, throttled, refused, error).",
-		}, append(slices.Clone(byKind), "result")),
-		backfilled: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "curfew_backfill_deletions_total",
-			Help: "Deletions of objects that a default reached although they are older than it. curfew_deletion_attempts_total counts them, too.",
-		}, byKind),
-		byOthers: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "curfew_deletions_by_others_total",
-			Help: "Objects that were due and that another client deleted, such as the in-tree TTL controller.",
-		}, byKind),
+		lateness: collectors.Histogram("curfew_deletion_lateness_seconds",
+			"Time from an object's expiry until the API server accepted its DELETE. Without backfill.", latenessBuckets, byKind...),
+		attempts: collectors.Counter("curfew_deletion_attempts_total",
+			"Attempts to delete by trigger, kind and result "+
+				"(deleted, already_gone, unconfirmed, dry_run, kept, conflict, throttled, refused, error).", append(slices.Clone(byKind), "result")...),
+		backfilled: collectors.Counter("curfew_backfill_deletions_total",
+			"Deletions of objects that a default reached although they are older than it. curfew_deletion_attempts_total counts them, too.", byKind...),
+		enqueued: collectors.Counter("curfew_objects_enqueued_total",
+			"Objects with a known expiry that began to wait for it, and those of cleanup policies at each attempt.", byKind...),
+		byOthers: collectors.Counter("curfew_deletions_by_others_total",
+			"Objects that were due and that another client deleted, such as the in-tree TTL controller.", byKind...),
 		tracked: desc("curfew_tracked_objects", "Objects that wait for their expiry, or are due and not deleted yet."+unknown, "group", "kind"),
 		overdue: desc("curfew_overdue_objects",
 			"Objects that are due and not deleted yet, without those that curfew_blocked_objects counts."+unknown),
 		oldest: desc("curfew_oldest_overdue_seconds", "Age of the oldest overdue object: time since its expiry, 0 if none is overdue. "+
 			"Without objects that wait for the rate of backfill."+unknown),
+		limited: desc("curfew_rate_limited_objects", "Objects that are due and wait for a rate alone "+
+			"(deletions: --max-deletions-per-minute; backfill: the rate of objects that are older than their default).", "limit"),
 		stuck: desc("curfew_stuck_objects", "Objects that have been terminating for too long."),
 		blocked: desc("curfew_blocked_objects", "Objects that are due and cannot be deleted for a reason of their own "+
 			"(DeleteConflict: they change faster than requests are answered; DeleteRefused: admission, or the API server itself, refuses; "+
@@ -309,10 +315,9 @@ func newMetrics(e *Engine) *metrics {
 
 // Describe implements prometheus.Collector.
 func (m *metrics) Describe(ch chan<- *prometheus.Desc) {
-	gauges := []*prometheus.Desc{
-		m.tracked, m.overdue, m.oldest, m.stuck, m.blocked, m.skew, m.skewWidth, m.paused, m.concurrency, m.inFlight,
-	}
-	for _, d := range gauges {
+	for _, d := range []*prometheus.Desc{
+		m.tracked, m.overdue, m.oldest, m.limited, m.stuck, m.blocked, m.skew, m.skewWidth, m.paused, m.concurrency, m.inFlight,
+	} {
 		ch <- d
 	}
 }
@@ -329,7 +334,7 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 			gauge(d, v, labels...)
 		}
 	}
-	count, oldest := e.overdueNow()
+	count, oldest, limited := e.overdueNow()
 	unless0(m.overdue, float64(count))
 	unless0(m.oldest, oldest.Seconds())
 	r := e.read()
@@ -360,6 +365,9 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 	}
 	for class, n := range open {
 		gauge(m.paused, float64(n), class)
+	}
+	for _, limit := range []string{limitDeletions, limitBackfill} {
+		gauge(m.limited, float64(limited[limit]), limit)
 	}
 	for reason, n := range blocked {
 		gauge(m.blocked, float64(n), reason)

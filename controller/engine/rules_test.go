@@ -161,15 +161,11 @@ func TestRulesAfterASleep(t *testing.T) {
 		"the machine has slept": {builders.Slept(now.Add(-time.Second), time.Minute), false},
 	} {
 		e, err := New(Options{Triggers: deletes(&tenants{}), Rules: confirmedAt(test.confirmed), Clock: fixed{at: now}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		options := widgets
 		options.Judge = func(context.Context, Entry) (Judgement, error) { return Judgement{}, nil }
 		kind, err := e.RegisterKind(options)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		e.Upsert(Entry{Kind: kind, Namespace: "ci", Name: "x", UID: "x", ResourceVersion: "7", Expiry: now.Add(-time.Minute), Source: "object"})
 		e.mu.Lock()
 		if got := e.rulesConfirmed(now.UnixNano()); got != test.want {

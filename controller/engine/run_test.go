@@ -79,9 +79,7 @@ func running(t *testing.T, o Options, s deletion.Sender, f func(t *testing.T, e 
 			o.Triggers = deletes(s)
 		}
 		e, err := New(o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error)
 		go func() { done <- e.Run(ctx) }()
@@ -96,9 +94,7 @@ func running(t *testing.T, o Options, s deletion.Sender, f func(t *testing.T, e 
 func registered(t *testing.T, e *Engine, options KindOptions) Kind {
 	t.Helper()
 	kind, err := e.RegisterKind(options)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return kind
 }
 
@@ -188,9 +184,7 @@ func TestStandbyIsSilent(t *testing.T) {
 			Triggers: deletes(deleterFunc(func(context.Context, Request) Response { return Response{Code: 500} })), Skew: skew, Ping: func(context.Context) error { return nil },
 			OnBreaker: func(e BreakerEvent) { events = append(events, e) },
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		skew.Learn(time.Now(), time.Now(), header(time.Now().Add(-time.Minute)))
 		if got := metricValue(t, e, `curfew_paused_scopes{class="clock"}`); got != 1 || len(events) != 0 {
 			t.Errorf("on standby the metric is %v and it told %+v, want 1 and nothing", got, events)

@@ -28,6 +28,7 @@ func (e *Engine) Submit(ctx context.Context, run Run, objects ...Entry) {
 			e.turnDown(b, o, Held, errStopped)
 		default:
 			b.objects = append(b.objects, o)
+			e.kinds[o.Kind].enqueued.Inc()
 		}
 	}
 	if len(b.objects) == 0 {

@@ -40,9 +40,7 @@ func cleanups(t *testing.T, e *Engine, action action.Action) Kind {
 	t.Helper()
 	e.triggers = append(e.triggers, &trigger{Trigger: Trigger{Name: "cleanup", Action: action, Deletes: true, Priority: 1}, id: uint8(len(e.triggers))})
 	kind, err := e.RegisterKind(KindOptions{Type: jobs, Trigger: "cleanup", Judge: keep})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return kind
 }
 

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -40,7 +41,8 @@ type silent struct {
 	of      map[string]*metav1.PartialObjectMetadata
 	lists   map[string][]time.Time
 	failing error
-	watches int // of Namespaces
+	busy    string // the next list of it is answered 429
+	watches int    // of Namespaces
 	cache.Cache
 	client.Reader
 	cache.Informer
@@ -70,9 +72,7 @@ func (s *silent) policy(t *testing.T, spec v1alpha1.LifecyclePolicySpec) {
 	object.Name, object.UID, object.Generation = "platform", "platform", int64(s.version)
 	object.Status.Defaults = &v1alpha1.DefaultsStatus{SinceTime: metav1.NewTime(time.Now().Add(-time.Hour)), Hash: expression.DefaultsHash(object)}
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	s.sources[v1alpha1.LifecyclePolicies].Put(&unstructured.Unstructured{Object: content})
 }
 
@@ -81,6 +81,10 @@ func (s *silent) asked(what string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.lists[what] = append(s.lists[what], time.Now())
+	if s.busy == what {
+		s.busy = ""
+		return apierrors.NewTooManyRequests("busy", 8)
+	}
 	return s.failing
 }
 
@@ -165,25 +169,17 @@ func judgedBy(t *testing.T, w *world, s *silent, confirmed bool) {
 		}
 		return builders.MakeSource()
 	}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	namespaces, err := follow.NewNamespaces(ctx, s, s, clock.RealClock{}, logr.Discard())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	rules, err := follow.NewRules(platform, namespaces, clock.RealClock{}, logr.Discard(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	options := engine.Options{Triggers: triggers(w)}
 	if confirmed {
 		options.Rules = rules
 	}
 	e, err := engine.New(options)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	from := follow.Cached{Platform: platform, Namespaces: namespaces}
 	var feed *Feed
 	namespaces.OnChange(e.RecheckNamespace)
@@ -327,6 +323,33 @@ func TestUnconfirmed(t *testing.T) {
 			t.Errorf("%d objects are left in the end", n)
 		}
 	})
+}
+
+// TestConfirmationIsThrottled (S12): a 429 to one LIST confirms nothing. The LIST is sent again soon,
+// and no deletion waits for that: the LIST before it still counts, for all namespaces and kinds.
+func TestConfirmationIsThrottled(t *testing.T) {
+	for _, busy := range []string{"namespaces", v1alpha1.LifecyclePolicies, v1alpha1.KindProfiles} {
+		inBubble(t, busy, func(t *testing.T) {
+			w, s := newWorld(), newSilent()
+			w.streams, w.page = false, 1000
+			for i := range 60 {
+				w.put(finished("ci", fmt.Sprintf("j%03d", i), fmt.Sprintf("uid-%d", i), int32(60+i)))
+			}
+			judgedBy(t, w, s, true)
+			at(80 * time.Second)
+			s.busy = busy
+			asked := len(s.lists[busy])
+			for second := 81; second < 110; second++ {
+				at(time.Second)
+				if n := w.count(); n > 60-(second-60)+1 {
+					t.Errorf("%d objects are left after %d s", n, second)
+				}
+			}
+			if lists := s.lists[busy][asked:]; s.busy != "" || len(lists) < 2 || lists[1].Sub(lists[0]) > 2*time.Second {
+				t.Errorf("listed at %v", lists)
+			}
+		})
+	}
 }
 
 // TestRulesChangeAllTheTime (S3): the Namespace changes more often than an object can be judged

@@ -31,9 +31,7 @@ func TestContexts(t *testing.T) {
 			for _, live := range []bool{false, true} {
 				failures = 0
 				found, err := f.context(t.Context(), facts, &unstructured.Unstructured{Object: object}, live)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				if have := contexts.Render(&found.Scope, failures); have != test.Want {
 					t.Errorf("live %v: have %s\nwant %s", live, have, test.Want)
 				}

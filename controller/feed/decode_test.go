@@ -54,9 +54,7 @@ func TestWatchByLines(t *testing.T) {
 	}))
 	defer server.Close()
 	client, err := NewObjects(&rest.Config{Host: server.URL, WrapTransport: Buffer})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	runs := client.Resource(schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "runs"})
 	body = `{"type":"ADDED","object":` + object("a", `,"spec":{"n":1,"x":0.5,"big":"`+big+`"}`) + "}\n" +
 		`{ "type": "MODIFIED", "object": ` + object("b", "") + " }\n" +
@@ -64,9 +62,7 @@ func TestWatchByLines(t *testing.T) {
 		`{"type":"BOOKMARK","object":{"kind":"Run","apiVersion":"example.com/v1","metadata":{"resourceVersion":"8","creationTimestamp":null}}}` + "\n" +
 		`{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"too old","reason":"Expired","code":410}}` + "\n"
 	events, err := runs.Watch(t.Context(), metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer events.Stop()
 	var got []string
 	for event := range events.ResultChan() {
@@ -94,9 +90,7 @@ func TestWatchByLines(t *testing.T) {
 	for name, broken := range map[string]string{"no JSON": "{\"type\":\"ADDED\",\"object\":{\"kind\":}}\n", "torn": `{"type":"ADDED","object":{"kind":"Run"`, "no object": "{\"type\":\"ADDED\",\"object\":1}\n"} {
 		body = broken
 		events, err := runs.Watch(t.Context(), metav1.ListOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for event := range events.ResultChan() {
 			if event.Type != watch.Error {
 				t.Errorf("%s: event %s %v, want an error alone", name, event.Type, event.Object)

@@ -223,9 +223,7 @@ func TestDryRunReportsWhatHasNoFinishTime(t *testing.T) {
 					reported = append(reported, time.Since(began))
 				}
 			}, funcr.Options{})})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			feed, _ := start(t, w, n, func(o *Options) { o.Engine = engine })
 			at(time.Minute)
 			if got := w.patched(); len(got) != 0 {
@@ -296,9 +294,7 @@ func TestFinishTimeIsMissing(t *testing.T) {
 		w.put(job)
 		recorder := events.NewFakeRecorder(10)
 		reports, err := NewReports(recorder, logr.Discard(), prometheus.NewRegistry())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		start(t, w, none(), func(o *Options) { o.Reports = reports })
 		at(time.Minute)
 		expect(t, w, "a", true)

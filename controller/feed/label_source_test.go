@@ -74,9 +74,7 @@ func backfilledLabels(t *testing.T, named string, conditions ...v1alpha1.MatchCo
 				sources[one.Source] += one.Deleted
 			}
 		}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		stock(t, s.store, none(), func(o *Options) {
 			o.Engine = engine
 			over(o, func(r *reads) { r.policies = said(of) })

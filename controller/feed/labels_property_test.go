@@ -43,9 +43,7 @@ func TestLabelEdits(t *testing.T) {
 			s := newStore()
 			checked := &honest{store: s, fail: func(text string) { failed = text }}
 			engine, err := engine.New(engine.Options{Triggers: triggers(checked), Clock: clock.RealClock{}})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			feeds, _ := stock(t, s, none(), func(o *Options) { o.Engine = engine }, LabelledKind{})
 			for i, e := range edits {
 				value := e.value

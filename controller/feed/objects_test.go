@@ -19,9 +19,7 @@ import (
 // Workflow in phase Error did not fail.
 func TestNativeTTLsByOutcome(t *testing.T) {
 	all, err := profiles.All()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var kind Kind
 	for _, object := range all {
 		if object.Spec.Kind.Kind == "Workflow" {
@@ -52,9 +50,7 @@ func TestNativeTTLsByOutcome(t *testing.T) {
 				"spec":     map[string]any{"ttlStrategy": test.ttls},
 				"status":   map[string]any{"phase": test.phase, "startedAt": "2026-03-01T08:00:05Z", "finishedAt": ended.Format(time.RFC3339)},
 			}})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			effective := resolution.Resolve(facts, &resolution.Scope{})
 			verdict := judging.Judge(facts, &effective, ended)
 			if keep := verdict.Action == policy.Keep; keep != test.keep || !keep && !verdict.Expiry.Equal(ended.Add(test.after)) {

@@ -47,10 +47,8 @@ func NewReports(recorder events.EventRecorder, log logr.Logger, registerer prome
 		events: recorder,
 		log:    log.WithName("report"),
 		clock:  clock.RealClock{},
-		unusable: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "curfew_unusable_values_total",
-			Help: "Judgements that kept an object because a value that decides cannot be read or is not allowed.",
-		}, []string{"group", "kind", "level"}),
+		unusable: collectors.Counter("curfew_unusable_values_total",
+			"Judgements that kept an object because a value that decides cannot be read or is not allowed.", "group", "kind", "level"),
 		budget: newEventBudget(),
 	}
 	return reports, collectors.Register(registerer, "metrics of the reports", reports.unusable)

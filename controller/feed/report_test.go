@@ -31,9 +31,7 @@ import (
 func TestReportsOnObjects(t *testing.T) {
 	recorder := events.NewFakeRecorder(10)
 	reports, err := NewReports(recorder, logr.Discard(), prometheus.NewRegistry())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	reports.Stuck(engine.StuckObject{
 		Object: engine.Entry{Namespace: "ci", Name: "a", UID: "u"},
 		Kind:   engine.KindOptions{Type: action.Type{Resource: batchv1.SchemeGroupVersion.WithResource("jobs"), Kind: "Job"}},
@@ -82,9 +80,7 @@ func keptFeed(t *testing.T) (*Feed, *written, *prometheus.Registry) {
 	t.Helper()
 	out, registry := &written{}, prometheus.NewRegistry()
 	reports, err := NewReports(out, out.log(), registry)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	reports.UID = func(namespace string) types.UID { return types.UID("uid-of-" + namespace) }
 	return &Feed{kind: newWorld().kind(), options: Options{Reports: reports}, log: logr.Discard()}, out, registry
 }

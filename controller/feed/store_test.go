@@ -81,9 +81,7 @@ func in(d time.Duration) string { return lifetime.TTLLabel{At: time.Now().Add(d)
 func stock(t *testing.T, s *store, n *namespaces, change func(*Options), kinds ...LabelledKind) ([]*Feed, *engine.Engine) {
 	t.Helper()
 	engine, err := engine.New(engine.Options{Triggers: triggers(s), Clock: clock.RealClock{}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	options := Options{Engine: engine, Clock: clock.RealClock{}, Log: logr.Discard(), Protect: []string{"curfew-system", "kube-system"}}
 	over(&options, func(r *reads) { r.namespaces = n })
 	if change != nil {
@@ -98,9 +96,7 @@ func stock(t *testing.T, s *store, n *namespaces, change func(*Options), kinds .
 		kind := Labelled(nothing{}, nil, labelled)
 		kind.List, kind.Watch, kind.Get, kind.Whole = s.list, s.watch, s.get, s.whole
 		one, err := New(kind, options)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		feeds = append(feeds, one)
 		running(t, one.Run, s.cut)
 	}

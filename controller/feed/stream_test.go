@@ -125,9 +125,7 @@ func TestRunEndsWithAllOfIt(t *testing.T) {
 		w := newWorld()
 		w.put(finished("ci", "a", "uid-a", 3600))
 		engine, err := engine.New(engine.Options{Triggers: triggers(w)})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		kind := w.kind()
 		slow := make(chan struct{})
 		kind.List = func(ctx context.Context, namespace string, options metav1.ListOptions) (runtime.Object, error) {
@@ -135,9 +133,7 @@ func TestRunEndsWithAllOfIt(t *testing.T) {
 			return w.list(ctx, namespace, options)
 		}
 		feed, err := New(kind, Options{Engine: engine, Cached: &reads{namespaces: none()}, Live: &reads{namespaces: none(), live: true}, Log: logr.Discard()})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		ctx, cancel := context.WithCancel(t.Context())
 		var ended atomic.Bool
 		go func() { _ = feed.Run(ctx); ended.Store(true) }()

@@ -28,9 +28,7 @@ func shown(t *testing.T, registry *prometheus.Registry) []string {
 func scraped(t *testing.T, registry *prometheus.Registry, name string) []string {
 	t.Helper()
 	families, err := registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	out := []string{}
 	for _, family := range families {
 		if family.GetName() != name {
@@ -55,9 +53,7 @@ func TestSyncedMetric(t *testing.T) {
 		registry := prometheus.NewPedanticRegistry()
 		var changes atomic.Int32
 		synced, err := NewSyncedMetric(registry, clock.RealClock{}, func() { changes.Add(1) })
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		expect := func(when string, want ...string) {
 			t.Helper()
 			if got := shown(t, registry); !slices.Equal(got, want) {
@@ -73,9 +69,7 @@ func TestSyncedMetric(t *testing.T) {
 		ttl, east, west := newWorld(), newWorld(), newWorld()
 		west.refuse = errors.New("no route to host")
 		engine, err := engine.New(engine.Options{Triggers: triggers(ttl), Clock: clock.RealClock{}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		run := func(w *world, label, namespace string) (stop func()) {
 			kind := w.kind()
 			kind.Label, kind.Namespace = label, namespace
@@ -83,9 +77,7 @@ func TestSyncedMetric(t *testing.T) {
 				kind.Triggers = []*Trigger{labelled(label)}
 			}
 			one, err := New(kind, Options{Engine: engine, Cached: &reads{namespaces: none()}, Live: &reads{namespaces: none(), live: true}, Clock: clock.RealClock{}, Log: logr.Discard(), Synced: synced})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			return running(t, one.Run, w.cut)
 		}
 		expect("before anything runs")

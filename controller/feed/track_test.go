@@ -184,9 +184,7 @@ func newRace(t *testing.T) *race {
 	t.Helper()
 	r := &race{track: newTrack(), t: t, metrics: prometheus.NewPedanticRegistry()}
 	scheme := metadatafake.NewTestScheme()
-	if err := metav1.AddMetaToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
+	must(t, metav1.AddMetaToScheme(scheme))
 	patches := metadatafake.NewSimpleMetadataClient(scheme)
 	patches.PrependReactor("patch", "runs", r.patch)
 	var err error
@@ -199,9 +197,7 @@ func newRace(t *testing.T) *race {
 		t.Fatal(err)
 	}
 	synced, err := NewSyncedMetric(r.metrics, clock.RealClock{}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	r.options = Options{Engine: r.engine, Cached: &reads{namespaces: none()}, Live: &reads{namespaces: none(), live: true}, Clock: clock.RealClock{}, Log: logr.Discard(), Synced: synced}
 	running(t, r.engine.Run, nothingToCut)
 	return r
@@ -222,9 +218,7 @@ func (r *race) follow(profile *expression.Profile, from ...engine.Kind) (feed *F
 		kind.Triggers = append(kind.Triggers, deadlines)
 	}
 	feed, err := New(kind, r.options)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	must(r.t, err)
 	for _, old := range from { // as feedset.Set does
 		if !slices.Contains(feed.Handles(), old) {
 			r.engine.ForgetKind(old)

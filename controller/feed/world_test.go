@@ -176,9 +176,7 @@ func start(t *testing.T, w *world, n *namespaces, change func(*Options)) (*Feed,
 func startKind(t *testing.T, w *world, n *namespaces, kind func() Kind, change func(*Options)) (*Feed, *engine.Engine) {
 	t.Helper()
 	engine, err := engine.New(engine.Options{Triggers: triggers(w), Clock: clock.RealClock{}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	options := Options{Engine: engine, Clock: clock.RealClock{}, Log: logr.Discard()}
 	over(&options, func(r *reads) { r.namespaces = n })
 	if change != nil {
@@ -192,9 +190,7 @@ func startKind(t *testing.T, w *world, n *namespaces, kind func() Kind, change f
 func run(t *testing.T, kind Kind, options Options, cut func()) *Feed {
 	t.Helper()
 	feed, err := New(kind, options)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	running(t, feed.Run, cut)
 	return feed
 }
@@ -235,4 +231,11 @@ func (w *world) patched() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.Clone(w.patches)
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }

@@ -137,9 +137,7 @@ func (a *api) gate(t *testing.T) (gate *pause.Gate, stop func()) {
 	t.Helper()
 	gate = pause.New(pause.Options{Clock: clock.RealClock{}, Log: logr.Discard()})
 	read, err := pause.OfCluster(a.config(gate))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	gate.Use(read, nil)
 	return gate, run(t, gate.Run)
 }
@@ -172,4 +170,11 @@ func send(ctx context.Context, config *rest.Config, method, name string) error {
 		return err
 	}
 	return resp.Body.Close()
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }

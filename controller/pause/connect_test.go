@@ -39,13 +39,9 @@ func connecting(ctx context.Context, t *testing.T, gate *pause.Gate, protocol in
 	}
 	config.Wrap(gate.Wrap)
 	client, err := rest.HTTPClientFor(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	req, err := http.NewRequestWithContext(ctx, http.MethodDelete, server.URL+"/x", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	resp, err := client.Do(req)
 	if err == nil {
 		_ = resp.Body.Close()

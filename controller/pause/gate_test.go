@@ -121,11 +121,15 @@ func TestReads(t *testing.T) {
 		if n := a.count() - before; n < 30 || n > 36 {
 			t.Errorf("%d reads in 10 s", n)
 		}
-		a.locked(func() { a.failing = 500 })
-		pass(310 * time.Millisecond)
-		a.locked(func() { a.failing = 0 })
-		if view, known := gate.View(); !known || view.Unread != "" {
-			t.Errorf("after one failure: %+v, %t", view, known)
+		for _, code := range []int{500, 429} {
+			a.locked(func() { a.failing = code })
+			pass(310 * time.Millisecond)
+			a.locked(func() { a.failing = 0 })
+			if view, known := gate.View(); !known || view.Unread != "" {
+				t.Errorf("after one %d: %+v, %t", code, view, known)
+			}
+			gate.Want()
+			pass(time.Second)
 		}
 	})
 }

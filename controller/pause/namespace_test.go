@@ -39,9 +39,7 @@ func TestOfNamespace(t *testing.T) {
 		config := newAPI().config(nil)
 		config.Transport = test.answer
 		read, err := pause.OfNamespace(config, "curfew-system")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if found, err := read(t.Context()); len(found) != test.pauses || (err != nil) != test.fails {
 			t.Errorf("%s: pauses %v, error %v; want %d, error %t", name, found, err, test.pauses, test.fails)
 		}

@@ -47,28 +47,20 @@ func (a *api) controller(t *testing.T, due func(int) time.Time) (stop func()) {
 	t.Helper()
 	gate, stopGate := a.gate(t)
 	sender, err := deletion.NewClient(a.config(gate))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	deletes, err := deletion.New(sender, nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	e, err := engine.New(engine.Options{Pauses: gate, Triggers: []engine.Trigger{
 		{Name: "ttl", Action: counted{deletes, a}, Deletes: true}, {Name: "deadline", Action: stopAction{a.config(gate)}},
 	}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var kinds []engine.Kind
 	for _, trigger := range []string{"ttl", "deadline"} {
 		kind, err := e.RegisterKind(engine.KindOptions{
 			Type:    action.Type{Resource: schema.GroupVersionResource{Group: "batch", Version: "v1", Resource: "jobs"}, Kind: "Job", Namespaced: true},
 			Trigger: trigger, Judge: func(context.Context, engine.Entry) (engine.Judgement, error) { return engine.Judgement{}, nil },
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		kinds = append(kinds, kind)
 	}
 	stopEngine := run(t, e.Run)

@@ -240,23 +240,11 @@ type metrics struct {
 
 func newMetrics(registerer prometheus.Registerer) (*metrics, error) {
 	m := &metrics{
-		counted: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "curfew_tally_pods_total",
-			Help: "Pods that were counted by a PodTally, by how they finished.",
-		}, []string{"result"}),
-		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name:    "curfew_tally_request_duration_seconds",
-			Help:    "Duration of the requests of PodTallies, by step: status, count, adopt or release.",
-			Buckets: prometheus.ExponentialBuckets(0.002, 2, 12),
-		}, []string{"step"}),
-		failures: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "curfew_tally_request_failures_total",
-			Help: "Requests of PodTallies that failed, and are sent again, by step.",
-		}, []string{"step"}),
-		edited: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "curfew_tally_status_edits_total",
-			Help: "Statuses of PodTallies that someone else than Curfew had changed.",
-		}),
+		counted: collectors.Counter("curfew_tally_pods_total", "Pods that were counted by a PodTally, by how they finished.", "result"),
+		duration: collectors.Histogram("curfew_tally_request_duration_seconds",
+			"Duration of the requests of PodTallies, by step: status, count, adopt or release.", prometheus.ExponentialBuckets(0.002, 2, 12), "step"),
+		failures: collectors.Counter("curfew_tally_request_failures_total", "Requests of PodTallies that failed, and are sent again, by step.", "step"),
+		edited:   collectors.Counter("curfew_tally_status_edits_total", "Statuses of PodTallies that someone else than Curfew had changed.").WithLabelValues(),
 	}
 	return m, collectors.Register(registerer, "metrics of PodTallies", m.counted, m.duration, m.failures, m.edited)
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -34,13 +36,14 @@ type slow struct {
 
 	mu       sync.Mutex
 	statuses map[string]*v1alpha1.PodTallyStatus
+	writes   int
 }
 
 func (s *slow) WriteStatus(_ context.Context, namespace, name string, _ types.UID, _ string, status *v1alpha1.PodTallyStatus) (string, error) {
 	time.Sleep(5 * time.Millisecond)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.statuses[namespace+"/"+name] = status.DeepCopy()
+	s.statuses[namespace+"/"+name], s.writes = status.DeepCopy(), s.writes+1
 	return strconv.FormatInt(s.version.Add(1), 10), nil
 }
 
@@ -81,9 +84,7 @@ func onRealTime(t *testing.T, cluster Cluster, of clock.Clock) *Controller {
 		Cluster: cluster, Clock: of, Log: logr.Discard(), Registerer: prometheus.NewRegistry(),
 		ServerTime: func(context.Context) (time.Time, error) { return time.Now(), nil },
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return c
 }
 
@@ -103,12 +104,17 @@ func crowd(c *Controller, namespace string, tallies, pods int) {
 	w.setTallies(all)
 	w.beginList()
 	for i := range pods {
-		of := &corev1.Pod{Spec: corev1.PodSpec{RestartPolicy: corev1.RestartPolicyNever}, Status: corev1.PodStatus{Phase: corev1.PodSucceeded}}
-		of.Namespace, of.Name, of.ResourceVersion, of.Finalizers = namespace, fmt.Sprint("p", i), "1", []string{wellknown.FinalizerTally}
-		of.UID, of.Labels = types.UID(fmt.Sprint(namespace, "-p", i)), map[string]string{"app": fmt.Sprint("t", i%tallies)}
-		w.observe(of, false)
+		w.observe(finishedPod(namespace, fmt.Sprint("p", i), i%tallies), false)
 	}
 	w.endList("1")
+}
+
+// finishedPod has succeeded, and one of the tallies has to count it.
+func finishedPod(namespace, name string, tally int) *corev1.Pod {
+	of := &corev1.Pod{Spec: corev1.PodSpec{RestartPolicy: corev1.RestartPolicyNever}, Status: corev1.PodStatus{Phase: corev1.PodSucceeded}}
+	of.Namespace, of.Name, of.ResourceVersion, of.Finalizers = namespace, name, "1", []string{wellknown.FinalizerTally}
+	of.UID, of.Labels = types.UID(namespace+"-"+name), map[string]string{"app": fmt.Sprint("t", tally)}
+	return of
 }
 
 // The few Pods of one tally are counted within seconds, whatever others have to do: a namespace
@@ -144,6 +150,43 @@ func TestSmallTalliesAreNotStarved(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Pods that finish one after another share the writes of the status, and the metrics follow.
+func TestStatusWritesAreShared(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		api := newSlow()
+		c := onRealTime(t, api, clock.RealClock{})
+		crowd(c, "ci", 1, 0)
+		w, shown := c.space("ci"), []float64{}
+		c.rounds(ctx)
+		metric := func(from interface{ Write(*dto.Metric) error }) float64 {
+			out := &dto.Metric{}
+			must(t, from.Write(out))
+			return out.GetCounter().GetValue() + float64(out.GetHistogram().GetSampleCount())
+		}
+		const pods = 1000
+		for i := range pods {
+			w.observe(finishedPod("ci", fmt.Sprint("p", i), 0), false)
+			if time.Sleep(10 * time.Millisecond); i%200 == 199 {
+				synctest.Wait()
+				shown = append(shown, metric(c.metrics.counted.WithLabelValues("succeeded")))
+			}
+		}
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		shown = append(shown, metric(c.metrics.counted.WithLabelValues("succeeded")))
+		if !slices.IsSorted(shown) || len(slices.Compact(slices.Clone(shown))) < len(shown) || shown[len(shown)-1] != pods {
+			t.Errorf("curfew_tally_pods_total was %v, want it to grow to %d", shown, pods)
+		}
+		timed := c.metrics.duration.WithLabelValues("status").(prometheus.Histogram)
+		if n := api.counted("ci/t0"); n != pods || api.writes < 2 || api.writes > pods/10 || metric(timed) != float64(api.writes) {
+			t.Errorf("%d of %d Pods are counted with %d writes of the status, of which %v are timed", n, pods, api.writes, metric(timed))
+		}
+		cancel()
+		c.all.Wait()
+	})
 }
 
 // failing is an API server that refuses to write statuses until an instant, or does not answer.
@@ -189,10 +232,7 @@ func TestChangesDoNotShortenTheBackoff(t *testing.T) {
 					if len(began) > 100 || !time.Now().Before(api.until) {
 						return
 					}
-					of := &corev1.Pod{Spec: corev1.PodSpec{RestartPolicy: corev1.RestartPolicyNever}, Status: corev1.PodStatus{Phase: corev1.PodSucceeded}}
-					of.Namespace, of.Name, of.ResourceVersion, of.Finalizers = "ci", fmt.Sprint("n", len(began)), "2", []string{wellknown.FinalizerTally}
-					of.UID, of.Labels = types.UID("uid-"+of.Name), map[string]string{"app": "t0"}
-					w.observe(of, false)
+					w.observe(finishedPod("ci", fmt.Sprint("n", len(began)), 0), false)
 				}
 				api.failed = func() { ended = append(ended, time.Now()) }
 				c.rounds(ctx)

@@ -94,9 +94,7 @@ func TestStaleLabels(t *testing.T) {
 	for _, app := range []string{"none", "a"} {
 		w.change("p", func(pod *corev1.Pod) { pod.Labels["app"] = app })
 	}
-	if err := p.reread(ctx, p.watch.space, &pod{name: "p", uid: w.pods["p"].UID}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, p.reread(ctx, p.watch.space, &pod{name: "p", uid: w.pods["p"].UID}))
 	p.deliver() // That it has another label.
 	p.step(ctx, "")
 	if len(w.pods["p"].Finalizers) == 0 {

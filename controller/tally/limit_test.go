@@ -184,9 +184,7 @@ func (w *world) reread(t *testing.T, ttl, fields string) *StoredTally {
 	t.Cleanup(func() { requirement.Known = known })
 	table, err := requirement.Parse("PodTally spec v0.1.0\nPodTally spec.selector v0.1.0\nPodTally spec.selector.matchLabels v0.1.0\n" +
 		"PodTally spec.selector.matchLabels.* v0.1.0\n" + fields)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	requirement.Known = func() *requirement.Table { return table }
 	stored := w.tallies["a"].PodTally.DeepCopy()
 	stored.Spec.TTLAfterCounted = nil
@@ -194,9 +192,7 @@ func (w *world) reread(t *testing.T, ttl, fields string) *StoredTally {
 		stored.Spec.TTLAfterCounted = new(v1alpha1.TTL(ttl))
 	}
 	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(stored)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if w.tallies["a"], err = objectOf(&unstructured.Unstructured{Object: object}); err != nil {
 		t.Fatal(err)
 	}

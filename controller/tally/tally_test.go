@@ -188,9 +188,8 @@ func TestSwitchedOff(t *testing.T) {
 		t.Fatalf("listed %v, %v", listed, err)
 	}
 	delete(w.tallies, "forged")
-	if _, err := off.sweep(ctx, "", listed); err != nil {
-		t.Fatal(err)
-	}
+	_, err = off.sweep(ctx, "", listed)
+	must(t, err)
 	for _, pod := range w.pods {
 		if slices.Contains(pod.Finalizers, wellknown.FinalizerTally) {
 			t.Errorf("Pod %s has the finalizer", pod.Name)
@@ -266,12 +265,9 @@ func TestNumbersAreWritten(t *testing.T) {
 		w.create("p", "a", true)
 		c := onRealTime(t, w, clock.RealClock{})
 		s := c.newSpace(namespace)
-		if err := c.load(ctx, s); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := c.list(ctx, s.space); err != nil {
-			t.Fatal(err)
-		}
+		must(t, c.load(ctx, s))
+		_, err := c.list(ctx, s.space)
+		must(t, err)
 		c.rounds(ctx)
 		check := func(active int64, conflicting metav1.ConditionStatus) {
 			t.Helper()
@@ -301,4 +297,11 @@ func TestPoolEnds(t *testing.T) {
 		t.Error("a patch was sent")
 		return false
 	}})
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }

@@ -19,16 +19,18 @@ func (s *space) curfew(args ...string) output {
 }
 
 // A Service that selects a Pod in mid-run, after the Pod was listed and before its DELETE, keeps
-// it.
+// it. So does an EndpointSlice that names it.
 func TestServiceSelectsInMidRun(t *testing.T) {
 	parallel(t)
 	s := newSpace(t)
 	const pod = `{apiVersion: v1, kind: Pod, metadata: {name: %s, labels: {app: %[1]s}}, spec: {schedulerName: none, containers: [{name: main, image: "busybox:1.37"}]}}`
 	s.apply(strings.Join([]string{
-		fmt.Sprintf(pod, "selected"), fmt.Sprintf(pod, "later"), fmt.Sprintf(pod, "never"),
+		fmt.Sprintf(pod, "selected"), fmt.Sprintf(pod, "endpoint"), fmt.Sprintf(pod, "later"), fmt.Sprintf(pod, "never"),
 		`{apiVersion: v1, kind: Service, metadata: {name: web}, spec: {selector: {app: selected}, ports: [{port: 80}]}}`,
 		`{apiVersion: v1, kind: Service, metadata: {name: changing}, spec: {selector: {app: none}, ports: [{port: 80}]}}`,
 		`{apiVersion: v1, kind: Service, metadata: {name: without-selector}, spec: {ports: [{port: 80}]}}`,
+		`{apiVersion: discovery.k8s.io/v1, kind: EndpointSlice, metadata: {name: own, labels: {kubernetes.io/service-name: without-selector}}, addressType: IPv4,
+			endpoints: [{addresses: [10.0.0.1], targetRef: {kind: Pod, name: endpoint}}]}`,
 		`{apiVersion: v1, kind: ServiceAccount, metadata: {name: janitor}}`,
 		`{apiVersion: rbac.authorization.k8s.io/v1, kind: Role, metadata: {name: janitor}, rules: [
 			{apiGroups: [""], resources: [pods], verbs: [get, list, delete]}, {apiGroups: ["", discovery.k8s.io], resources: [services, endpointslices], verbs: [list]}]}`,
@@ -53,7 +55,7 @@ func TestServiceSelectsInMidRun(t *testing.T) {
 	if status.LastRun.Matched != 2 || status.LastRun.Deleted != 1 {
 		t.Errorf("the run: %+v", status.LastRun)
 	}
-	for name, want := range map[string]bool{"selected": false, "later": false, "never": true} {
+	for name, want := range map[string]bool{"selected": false, "endpoint": false, "later": false, "never": true} {
 		live := s.getPod(name)
 		if deleted := live == nil || live.DeletionTimestamp != nil; deleted != want {
 			t.Errorf("%s: deleted is %t", name, deleted)

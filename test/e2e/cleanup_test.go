@@ -360,6 +360,10 @@ func TestCleanupKilledInMidRun(t *testing.T) {
 	if run := status.LastRun; status.Deleted != objects || run.Deleted != objects || run.Matched != objects || len(s.configMapsLeft()) != 0 {
 		t.Errorf("of %d, %d are counted and %d left; run %+v", objects, status.Deleted, len(s.configMapsLeft()), run)
 	}
+	said := s.expectSuccess(s.curfew("report", name, "-o", `jsonpath={range .counts[*]}{.result} {.count};{end}`)).stdout
+	if said != fmt.Sprintf("Deleted %d;Gone %d;", objects-pass, pass) {
+		t.Errorf("the report counts %s", said)
+	}
 }
 
 // API Priority and Fairness tells the requests of ClusterCleanupPolicies from the controller's. The

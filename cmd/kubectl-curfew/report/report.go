@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/cli-runtime/pkg/printers"
 
 	"curfew.dev/curfew/cmd/kubectl-curfew/console"
@@ -297,15 +298,17 @@ func ignoredKinds(run *v1alpha1.CleanupRun) []string {
 	})
 }
 
-// items are the objects of the run whose names are kept.
+// items are the objects of the run whose names are kept. A run may decide again about an object
+// that it has kept for now: the last decision counts.
 func (a *reportAnswer) items() []*v1alpha1.CleanupItem {
 	var out []*v1alpha1.CleanupItem
+	last := map[types.UID]*v1alpha1.CleanupItem{}
 	for _, page := range a.pages {
 		for i := range page.Objects {
-			out = append(out, &page.Objects[i])
+			out, last[page.Objects[i].UID] = append(out, &page.Objects[i]), &page.Objects[i]
 		}
 	}
-	return out
+	return slices.DeleteFunc(out, func(of *v1alpha1.CleanupItem) bool { return of.Result == v1alpha1.ItemKept && last[of.UID] != of })
 }
 
 // counts are the numbers of objects by kind, namespace and result.

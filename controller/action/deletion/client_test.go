@@ -30,13 +30,9 @@ var (
 func protobufOf(t *testing.T, kind string, m interface{ Marshal() ([]byte, error) }) []byte {
 	t.Helper()
 	raw, err := m.Marshal()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	data, err := (&runtime.Unknown{TypeMeta: runtime.TypeMeta{APIVersion: "v1", Kind: kind}, Raw: raw}).Marshal()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return append([]byte("k8s\x00"), data...)
 }
 
@@ -46,9 +42,7 @@ func serving(t *testing.T, answer http.HandlerFunc) *Client {
 	srv := httptest.NewServer(answer)
 	t.Cleanup(srv.Close)
 	client, err := NewClient(&rest.Config{Host: srv.URL})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return client
 }
 
@@ -118,9 +112,7 @@ func TestClientSends(t *testing.T) {
 			}))
 			defer srv.Close()
 			client, err := NewClient(&rest.Config{Host: srv.URL + "/prefix/", BearerToken: "secret"})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if resp := client.Delete(context.Background(), c.request); resp != (Response{Code: 200}) {
 				t.Errorf("response %+v, want code 200 alone", resp)
 			}
@@ -146,9 +138,7 @@ func options(uid, rv string, p metav1.DeletionPropagation, dry bool) metav1.Dele
 func mustJSON(t *testing.T, v any) string {
 	t.Helper()
 	b, err := json.Marshal(v)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return string(b)
 }
 
@@ -263,5 +253,12 @@ func TestClientKeepsConnections(t *testing.T) {
 	}
 	if len(remote) != 1 {
 		t.Errorf("%d connections for 20 requests one after another", len(remote))
+	}
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

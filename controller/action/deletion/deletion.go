@@ -63,10 +63,8 @@ type Action struct {
 // no metrics.
 func New(sender Sender, measure clock.PassiveClock, registerer prometheus.Registerer) (*Action, error) {
 	measure = cmp.Or[clock.PassiveClock](measure, clock.RealClock{})
-	a := &Action{sender: sender, clock: measure, uidOnly: prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "curfew_deletions_uid_only_total",
-		Help: "Deletions with the UID as only precondition, right after a live read, because the API does not honour the resourceVersion.",
-	}, []string{"group", "kind"})}
+	a := &Action{sender: sender, clock: measure, uidOnly: collectors.Counter("curfew_deletions_uid_only_total",
+		"Deletions with the UID as only precondition, right after a live read, because the API does not honour the resourceVersion.", "group", "kind")}
 	return a, collectors.Register(registerer, "metrics of deletions", a.uidOnly)
 }
 

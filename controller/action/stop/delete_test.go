@@ -27,13 +27,9 @@ import (
 func (s *scene) changePod(t *testing.T, change func(*metav1.PartialObjectMetadata)) {
 	t.Helper()
 	pod, err := s.metadata.Resource(podResource).Namespace("ns").Get(t.Context(), "a-0", metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	change(pod)
-	if err := s.metadata.Tracker().Update(podResource, pod, "ns"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.metadata.Tracker().Update(podResource, pod, "ns"))
 	s.metadata.ClearActions()
 }
 
@@ -147,9 +143,7 @@ func TestOwnersAreKnownByTheirWholeReference(t *testing.T) {
 	forged := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: "evil", Name: "x", UID: "evil-pod", OwnerReferences: []metav1.OwnerReference{
 		{APIVersion: "example.com/v1", Kind: "Set", Name: "nothing", UID: "set", Controller: new(true)}}}}
 	forged.APIVersion, forged.Kind = "v1", "Pod"
-	if err := s.metadata.Tracker().Create(podResource, forged, "evil"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.metadata.Tracker().Create(podResource, forged, "evil"))
 	clock := clocktesting.NewFakePassiveClock(due)
 	index := newPodIndex(s.metadata, clock)
 	if _, _, err := index.below(t.Context(), "evil", "evil-run", time.Time{}); err != nil {

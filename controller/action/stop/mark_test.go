@@ -45,21 +45,15 @@ func TestPatch(t *testing.T) {
 				out := map[string]any{"metadata": map[string]any{"uid": "u", "resourceVersion": version}}
 				if status != "" {
 					var read any
-					if err := json.Unmarshal([]byte(status), &read); err != nil {
-						t.Fatal(err)
-					}
+					must(t, json.Unmarshal([]byte(status), &read))
 					out["status"] = read
 				}
 				return out
 			}
 			data, err := conditionsOf(object(c.seen, "7")).patch("u", "7", mark, c.fields)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			patch, err := jsonpatch.DecodePatch(data)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			version := "7"
 			if c.version != "" {
 				version = c.version
@@ -76,14 +70,10 @@ func TestPatch(t *testing.T) {
 				t.Fatalf("%s: %v", data, err)
 			}
 			var got map[string]any
-			if err := json.Unmarshal(after, &got); err != nil {
-				t.Fatal(err)
-			}
+			must(t, json.Unmarshal(after, &got))
 			written, _ := json.Marshal(mark)
 			var want any
-			if err := json.Unmarshal([]byte(strings.Replace(c.want, "MARK", string(written), 1)), &want); err != nil {
-				t.Fatal(err)
-			}
+			must(t, json.Unmarshal([]byte(strings.Replace(c.want, "MARK", string(written), 1)), &want))
 			if !reflect.DeepEqual(got["status"], want) {
 				t.Errorf("the status is %v\nwant %v", got["status"], want)
 			}

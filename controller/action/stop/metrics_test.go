@@ -22,9 +22,7 @@ func TestLateness(t *testing.T) {
 	})
 	s.attempt(t)
 	var out dto.Metric
-	if err := s.lateness.WithLabelValues("example.com", "Run").(prometheus.Histogram).Write(&out); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.lateness.WithLabelValues("example.com", "Run").(prometheus.Histogram).Write(&out))
 	if sum, count := out.GetHistogram().GetSampleSum(), out.GetHistogram().GetSampleCount(); sum != 2.5 || count != 1 {
 		t.Errorf("%d marks, %vs late in sum; want one, 2.5s", count, sum)
 	}

@@ -71,9 +71,7 @@ func TestDryRunDeletesNothing(t *testing.T) {
 // which the object could be failed.
 func TestNothingIsStoppedBeforeTheFirstStep(t *testing.T) {
 	s := newScene(t, nil, time.Time{}, mark(child), deletePods)
-	if err := s.objects.Tracker().Delete(sets, "ns", "a"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.objects.Tracker().Delete(sets, "ns", "a"))
 	if got := s.attempt(t); got.Code != http.StatusOK || got.Again == 0 {
 		t.Errorf("answer %+v, want another look", got)
 	}

@@ -127,9 +127,7 @@ func TestForgedOwnersHideNoPods(t *testing.T) {
 				TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
 				ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "0-forged", UID: "forged", OwnerReferences: []metav1.OwnerReference{owner}},
 			}
-			if err := s.metadata.Tracker().Add(forged); err != nil {
-				t.Fatal(err)
-			}
+			must(t, s.metadata.Tracker().Add(forged))
 			s.metadata.PrependReactor("get", "*", func(asked clienttesting.Action) (bool, runtime.Object, error) {
 				get, _ := asked.(clienttesting.GetAction)
 				switch of := get.GetResource(); {

@@ -131,15 +131,11 @@ func New(options Options) (*Action, error) {
 	s := &Action{
 		options: options, log: options.Log.WithName("deadline"), pods: newPodIndex(options.Metadata, options.Clock),
 		logged: lru.New(maxLogged),
-		marks: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "curfew_deadlines_exceeded_total",
-			Help: "Objects that Curfew failed because they were active beyond their deadline, by kind.",
-		}, []string{"group", "kind"}),
-		lateness: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name:    "curfew_deadline_lateness_seconds",
-			Help:    "Time from the instant at which Curfew was to fail an object until the API server accepted the mark.",
-			Buckets: []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 1800, 3600},
-		}, []string{"group", "kind"}),
+		marks: collectors.Counter("curfew_deadlines_exceeded_total",
+			"Objects that Curfew failed because they were active beyond their deadline, by kind.", "group", "kind"),
+		lateness: collectors.Histogram("curfew_deadline_lateness_seconds",
+			"Time from the instant at which Curfew was to fail an object until the API server accepted the mark.",
+			[]float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 1800, 3600}, "group", "kind"),
 	}
 	return s, collectors.Register(options.Registerer, "metrics of deadlines", s.marks, s.lateness)
 }

@@ -75,9 +75,7 @@ func (d deleter) Do(ctx context.Context, due action.Due) action.Answer {
 func metadataOf(t *testing.T, objects ...runtime.Object) *metadatafake.FakeMetadataClient {
 	t.Helper()
 	scheme := metadatafake.NewTestScheme()
-	if err := metav1.AddMetaToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
+	must(t, metav1.AddMetaToScheme(scheme))
 	return metadatafake.NewSimpleMetadataClient(scheme, objects...)
 }
 
@@ -116,9 +114,7 @@ func newScene(t *testing.T, set map[string]any, exceeded time.Time, steps ...v1a
 	now := time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
 	var err error
 	s.Action, err = New(Options{Objects: s.objects, Metadata: s.metadata, Delete: deleter{s}, Clock: clocktesting.NewFakePassiveClock(now), Log: logr.Discard()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	s.plan = &Plan{Kind: schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Run"}, Resource: runs, Steps: steps}
 	s.due = action.Due{
 		Type: action.Type{Resource: runs, Kind: "Run"}, Namespace: "ns", Name: "a", UID: "run", ResourceVersion: "7", Expiry: now,
@@ -302,13 +298,9 @@ func TestMarkComesFirst(t *testing.T) {
 		s.metadata.PrependReactor("patch", "runs", func(clienttesting.Action) (bool, runtime.Object, error) {
 			if c.changed != "" {
 				read, err := s.metadata.Tracker().Get(runs, "ns", "a")
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				read.(*metav1.PartialObjectMetadata).ResourceVersion = c.changed
-				if err := s.metadata.Tracker().Update(runs, read, "ns"); err != nil {
-					t.Fatal(err)
-				}
+				must(t, s.metadata.Tracker().Update(runs, read, "ns"))
 			}
 			return true, &metav1.PartialObjectMetadata{}, c.err
 		})
@@ -318,5 +310,12 @@ func TestMarkComesFirst(t *testing.T) {
 		if got := s.writes(); !slices.Equal(got, c.want) {
 			t.Errorf("%s: it sent %v, want %v", name, got, c.want)
 		}
+	}
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

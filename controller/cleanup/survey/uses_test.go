@@ -84,6 +84,10 @@ var unusedObjects = map[string]struct {
 	}, func(w *world) {
 		w.add("deployments", "prod", "web", map[string]any{"spec": map[string]any{"replicas": int64(0), "template": map[string]any{"metadata": map[string]any{"labels": map[string]any{"app": "web"}}}}})
 	}, "deployments"},
+	"a Service with endpoints": {"", "services", "!lookup.selects", func(w *world) {
+		w.served = append(w.served, resource("", "services", "Service", true), resource("discovery.k8s.io", "endpointslices", "EndpointSlice", true))
+		w.add("services", "prod", "web", with(map[string]any{"spec": map[string]any{"selector": map[string]any{"app": "web"}}}))
+	}, func(w *world) { w.add("endpointslices", "prod", "x", slice("web", "Pod", "web-0")) }, "endpointslices"},
 	"an autoscaler": {"autoscaling", "horizontalpodautoscalers", "lookup.dangling", func(w *world) {
 		w.served = append(w.served, resource("autoscaling", "horizontalpodautoscalers", "HorizontalPodAutoscaler", true))
 		w.add("horizontalpodautoscalers", "prod", "web", with(map[string]any{"spec": map[string]any{"scaleTargetRef": map[string]any{"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}}}))
@@ -112,6 +116,36 @@ var unusedObjects = map[string]struct {
 		w.add("nodes", "", "n1", old())
 		w.add("pods", "prod", "other", map[string]any{"spec": map[string]any{"nodeName": "n2"}})
 	}, func(w *world) { w.add("pods", "prod", "web", map[string]any{"spec": map[string]any{"nodeName": "n1"}}) }, "pods"},
+}
+
+// slice is an EndpointSlice of a Service, with one endpoint.
+func slice(service, kind, name string) map[string]any {
+	return map[string]any{"metadata": map[string]any{"labels": map[string]any{"kubernetes.io/service-name": service}}, "endpoints": []any{
+		map[string]any{"addresses": []any{"10.0.0.1"}, "targetRef": map[string]any{"kind": kind, "name": name}}}}
+}
+
+// A Pod that an EndpointSlice of its namespace has as an endpoint is in use, although no Service
+// selects it.
+func TestPodIsEndpoint(t *testing.T) {
+	p := policyIn(t, []string{""}, v1alpha1.CleanupSpec{}, []string{"pods"}, "!lookup.selectedByService")
+	for name, c := range map[string]struct {
+		namespace, kind, endpoint string
+		want                      string
+	}{
+		"its endpoint":      {"prod", "Pod", "web-0", "[]"},
+		"another Pod":       {"prod", "Pod", "web-1", "[web-0]"},
+		"another namespace": {"dev", "Pod", "web-0", "[web-0]"},
+		"a Node":            {"prod", "Node", "web-0", "[web-0]"},
+	} {
+		w := newWorld()
+		w.served = append(w.served, resource("", "pods", "Pod", true))
+		w.add("pods", "prod", "web-0", old())
+		w.add("services", "prod", "web", map[string]any{})
+		w.add("endpointslices", c.namespace, "x", slice("web", c.kind, c.endpoint))
+		if _, listed, live, err := w.survey(t, p); fmt.Sprint(listed) != c.want || fmt.Sprint(live) != c.want || err != nil {
+			t.Errorf("%s: deletes %v and %v, %v", name, listed, live, err)
+		}
+	}
 }
 
 // An object that makes use of another one is created right before each request of a run takes

@@ -185,9 +185,8 @@ func (w *world) options() Options {
 func open(t *testing.T, p *cleanup.Policy, reader Reader, options Options) *Survey {
 	t.Helper()
 	s := New(p, reader, options)
-	if _, err := s.Open(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	_, err := s.Open(t.Context())
+	must(t, err)
 	return s
 }
 
