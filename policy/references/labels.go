@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -29,15 +28,13 @@ const maxLabels = 64
 
 var maxMarks = 1_000_000
 
-// pair is a label; the value is "" for any.
-type pair struct{ key, value string }
-
-// mark is a label of candidates, and what objects say about it.
-type mark struct {
-	pair
-	any    *mark // of the same key
-	chosen bool
-	by     []choice
+// chosen is what objects say about the labels of candidates. Programs choose objects by their
+// labels: paramRef.selector, cloneList.selector of Kyverno, LABEL of k8s-sidecar. A label is KEY=VALUE
+// or, for any value, KEY. Candidates share labels, and do not hold them.
+type chosen struct {
+	labels map[string]bool // of candidates, and whether they alone choose
+	by     map[string][]choice
+	count  int // of selectors
 }
 
 // choice is a selector and its text.
@@ -46,63 +43,32 @@ type choice struct {
 	text string
 }
 
-// marks are the labels of a candidate.
-type marks []*mark
-
-// chosen reports whether an object chooses the candidates with these labels.
-func (m marks) chosen() bool {
-	set := labels.Set{}
-	for _, one := range m {
-		set[one.key] = one.value
-	}
-	matches := func(by choice) bool { return by.Matches(set) }
-	return slices.ContainsFunc(m, func(one *mark) bool {
-		return one.chosen || one.any.chosen || slices.ContainsFunc(one.by, matches) || slices.ContainsFunc(one.any.by, matches)
-	})
-}
-
-// chosen is what objects say about the labels of candidates. Programs choose objects by their
-// labels: paramRef.selector, cloneList.selector of Kyverno, LABEL of k8s-sidecar.
-type chosen struct {
-	marks map[pair]*mark
-	count int // of selectors
-}
-
-// keep returns the labels of a candidate that do not show by themselves that it is used.
-func (c *chosen) keep(all map[string]string) (out marks) {
+// add adds the labels of a candidate that do not show by themselves that it is used.
+func (c *chosen) add(all labels.Set) {
 	for key, value := range all {
-		if !program(key) {
-			out = append(out, c.mark(key, value))
+		if program(key) {
+			continue
+		}
+		for _, label := range []string{key, key + "=" + value} {
+			if _, ok := c.labels[label]; !ok {
+				c.labels[label] = false
+			}
 		}
 	}
-	return slices.Clip(out)
 }
 
-func (c *chosen) mark(key, value string) *mark {
-	out := c.marks[pair{key, value}]
-	if out == nil {
-		out = &mark{pair: pair{key, value}}
-		c.marks[out.pair], out.any = out, out
-		if value != "" {
-			out.any = c.mark(key, "")
-		}
+// chooses reports whether an object chooses a candidate with these labels, and whether all of them
+// were known when it was scanned.
+func (c *chosen) chooses(all labels.Set) (yes, known bool) {
+	yes, known = len(all) > maxLabels, true
+	matches := func(by choice) bool { return by.Matches(all) }
+	for key, value := range all {
+		label := key + "=" + value
+		chosen, ok := c.labels[label]
+		known = known && (ok || program(key))
+		yes = yes || chosen || c.labels[key] || slices.ContainsFunc(c.by[key], matches) || slices.ContainsFunc(c.by[label], matches)
 	}
-	return out
-}
-
-// scan notes the labels that an object names: in the selectors and texts of a custom kind, in the
-// arguments and variables of a workload, and in the selector of an admission policy's parameters.
-func (c *chosen) scan(kind schema.GroupKind, object map[string]any) {
-	switch {
-	case len(c.marks) == 0:
-	case !BuiltIn(kind.Group):
-		c.walk(true, "", object)
-	case kind.Group == admission:
-		selector, _, _ := unstructured.NestedMap(object, "spec", "paramRef", "selector")
-		c.selector(selector)
-	case runs(kind):
-		c.walk(false, "", object["spec"])
-	}
+	return yes, known
 }
 
 // runs reports whether a built-in kind runs containers.
@@ -110,50 +76,34 @@ func runs(kind schema.GroupKind) bool {
 	return kind.Group == "apps" || kind.Group == "batch" || kind.Group == "" && (kind.Kind == "Pod" || kind.Kind == "ReplicationController")
 }
 
-// walk looks through all but metadata: an object's own labels, or those of a template, choose no
-// others.
-func (c *chosen) walk(custom bool, field string, value any) {
-	switch value := value.(type) {
-	case string:
-		if custom || field == "args" || field == "command" || field == "value" {
-			c.text(value)
-		}
-	case []any:
-		for _, item := range value {
-			c.walk(custom, field, item)
-		}
-	case map[string]any:
-		if custom {
-			c.selector(value)
-		}
-		for key, child := range value {
-			if key == "metadata" {
-				continue
-			}
-			if custom {
-				c.text(key)
-			}
-			c.walk(custom, key, child)
-		}
-	}
-}
-
-// text notes the labels in a text, such as --label=config or app=web.
+// text notes the labels in a text, such as --label=config or app=web: in any of a custom kind, and in
+// the arguments and variables of a workload.
 func (c *chosen) text(text string) {
 	for word := range strings.FieldsFuncSeq(text, endsLabel) {
-		before := ""
+		key := ""
 		for part := range strings.SplitSeq(word, "=") {
 			if part = strings.Trim(part, "-._/"); part == "" {
 				continue
 			}
-			if of := c.marks[pair{part, ""}]; of != nil && !slices.Contains(everyday, part) {
-				of.chosen = true
+			if key != "" {
+				c.choose(key + "=" + part)
 			}
-			if of := c.marks[pair{before, part}]; of != nil {
-				of.chosen = true
+			key = ""
+			if _, ok := c.labels[part]; ok {
+				key = part
+				if !slices.Contains(everyday, key) {
+					c.choose(key)
+				}
 			}
-			before = part
 		}
+	}
+}
+
+// choose notes that an object chooses all candidates with a label.
+func (c *chosen) choose(label string) {
+	if _, ok := c.labels[label]; ok {
+		c.labels[label] = true
+		delete(c.by, label)
 	}
 }
 
@@ -167,40 +117,42 @@ func endsLabel(r rune) bool {
 func (c *chosen) selector(content map[string]any) {
 	equal, _ := content["matchLabels"].(map[string]any)
 	expressions, _ := content["matchExpressions"].([]any)
-	var needs []*mark
+	var needs []string
 	for key, value := range equal {
 		text, ok := value.(string)
-		of := c.marks[pair{key, text}]
+		label := key + "=" + text
 		if !ok || strings.ContainsFunc(text, endsLabel) { // a template, such as {{ app }}
-			of = c.marks[pair{key, ""}]
-		} else if of == nil {
+			label = key
+		} else if _, ok := c.labels[label]; !ok {
 			return
 		}
-		needs = append(needs, of)
+		needs = append(needs, label)
 	}
 	for _, item := range expressions {
 		expression, _ := item.(map[string]any)
 		key, _ := expression["key"].(string)
-		needs = append(needs, c.marks[pair{key, ""}])
+		needs = append(needs, key)
 	}
-	if needs = slices.DeleteFunc(needs, func(of *mark) bool { return of == nil }); len(needs) == 0 {
+	needs = slices.DeleteFunc(needs, func(label string) bool { chosen, ok := c.labels[label]; return chosen || !ok })
+	if len(needs) == 0 {
 		return
 	}
 	parsed := &metav1.LabelSelector{}
 	err := runtime.DefaultUnstructuredConverter.FromUnstructured(content, parsed)
 	selector, invalid := metav1.LabelSelectorAsSelector(parsed)
-	alone := len(equal) == 1 && len(expressions) == 0
-	if err != nil || invalid != nil { // It may become valid.
-		selector, alone = labels.Everything(), true
+	alone := len(equal) == 1 && len(expressions) == 0 || err != nil || invalid != nil // It may become valid.
+	text := ""
+	if !alone {
+		text = selector.String()
 	}
-	text := selector.String()
-	for _, of := range needs {
+	for _, label := range needs {
+		of := c.by[label]
 		switch {
-		case of.chosen, slices.ContainsFunc(of.by, func(by choice) bool { return by.text == text }):
-		case alone, len(of.by) == maxOfLabel, c.count == maxSelectors:
-			of.chosen, of.by = true, nil
+		case slices.ContainsFunc(of, func(by choice) bool { return by.text == text }):
+		case alone, len(of) == maxOfLabel, c.count == maxSelectors:
+			c.choose(label)
 		default:
-			of.by = append(of.by, choice{selector, text})
+			c.by[label] = append(of, choice{selector, text})
 			c.count++
 		}
 	}
