@@ -1,6 +1,7 @@
 package references
 
 import (
+	"regexp"
 	"slices"
 	"strings"
 
@@ -76,22 +77,45 @@ func runs(kind schema.GroupKind) bool {
 	return kind.Group == "apps" || kind.Group == "batch" || kind.Group == "" && (kind.Kind == "Pod" || kind.Kind == "ReplicationController")
 }
 
-// text notes the labels in a text, such as --label=config or app=web: in any of a custom kind, and in
-// the arguments and variables of a workload.
-func (c *chosen) text(text string) {
+// setBased is a part of a selector that is not KEY=VALUE.
+var setBased = regexp.MustCompile(`[-\w./]+ +(not)?in \([^()]*\)`)
+
+// expected reports whether the text of a field, variable or option is a selector. Fields such as
+// jobLabel and targetLabel name the labels of metrics.
+func expected(name string) bool {
+	name = strings.ToLower(name)
+	return strings.Contains(name, "selector") || strings.HasPrefix(name, "-") && strings.Contains(name, "label") || name == "-l"
+}
+
+// text notes the labels in a text, such as --label=config, app=web or app in (web). An everyday key
+// alone counts where a selector is expected: LABEL=app.
+func (c *chosen) text(text string, expected bool) {
+	if strings.Contains(text, "in (") {
+		text = setBased.ReplaceAllStringFunc(text, func(one string) string {
+			parsed, err := metav1.ParseToLabelSelector(one)
+			if err != nil { // It may be a template.
+				return one
+			}
+			content, _ := runtime.DefaultUnstructuredConverter.ToUnstructured(parsed)
+			c.selector(content)
+			return ""
+		})
+	}
 	for word := range strings.FieldsFuncSeq(text, endsLabel) {
-		key := ""
-		for part := range strings.SplitSeq(word, "=") {
+		key, part := "", ""
+		for more := true; more; {
+			part, word, more = strings.Cut(word, "=")
 			if part = strings.Trim(part, "-._/"); part == "" {
 				continue
 			}
-			if key != "" {
+			value := key != ""
+			if value {
 				c.choose(key + "=" + part)
 			}
 			key = ""
 			if _, ok := c.labels[part]; ok {
 				key = part
-				if !slices.Contains(everyday, key) {
+				if expected && !value && !more || !slices.Contains(everyday, key) {
 					c.choose(key)
 				}
 			}

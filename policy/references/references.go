@@ -352,16 +352,27 @@ func (s *scan) walk(parent, field string, value any) {
 	case string:
 		s.text(value, kindNamed(s.builtIn, parent, field))
 		if s.labels && (!s.builtIn || field == "args" || field == "command" || field == "value") {
-			s.candidates.chosen.text(value)
+			option, _, _ := strings.Cut(value, "=")
+			s.candidates.chosen.text(value, expected(field) || strings.HasPrefix(option, "-") && expected(option))
 		}
 	case []any:
+		before := ""
 		for _, item := range value {
 			s.walk(parent, field, item)
+			text, _ := item.(string)
+			if s.labels && strings.HasPrefix(before, "-") && expected(before) { // --selector before its argument
+				s.candidates.chosen.text(text, true)
+			}
+			before = text
 		}
 	case map[string]any:
 		labels := s.labels
 		if labels && !s.builtIn {
 			s.candidates.chosen.selector(value)
+		}
+		if name, ok := value["name"].(string); ok && labels && expected("-"+name) { // of a variable
+			text, _ := value["value"].(string)
+			s.candidates.chosen.text(text, true)
 		}
 		for key, child := range value {
 			if ignored(s.builtIn, field, key) {
@@ -379,7 +390,10 @@ func (s *scan) walk(parent, field string, value any) {
 			}
 			s.labels = labels && key != "metadata"
 			if s.labels && !s.builtIn {
-				s.candidates.chosen.text(key)
+				s.candidates.chosen.text(key, false)
+				if strings.HasSuffix(strings.ToLower(key), "selector") {
+					s.candidates.chosen.selector(map[string]any{"matchLabels": child})
+				}
 			}
 			s.walk(field, key, child)
 			s.labels = labels
