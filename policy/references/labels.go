@@ -1,6 +1,7 @@
 package references
 
 import (
+	"fmt"
 	"regexp"
 	"slices"
 	"strings"
@@ -47,11 +48,8 @@ type choice struct {
 // add adds the labels of a candidate that do not show by themselves that it is used.
 func (c *chosen) add(all labels.Set) {
 	for key, value := range all {
-		if program(key) {
-			continue
-		}
 		for _, label := range []string{key, key + "=" + value} {
-			if _, ok := c.labels[label]; !ok {
+			if _, ok := c.labels[label]; !ok && !program(key) {
 				c.labels[label] = false
 			}
 		}
@@ -92,13 +90,12 @@ func expected(name string) bool {
 func (c *chosen) text(text string, expected bool) {
 	if strings.Contains(text, "in (") {
 		text = setBased.ReplaceAllStringFunc(text, func(one string) string {
-			parsed, err := metav1.ParseToLabelSelector(one)
-			if err != nil { // It may be a template.
-				return one
+			if parsed, err := metav1.ParseToLabelSelector(one); err == nil {
+				content, _ := runtime.DefaultUnstructuredConverter.ToUnstructured(parsed)
+				c.selector(content)
+				return ""
 			}
-			content, _ := runtime.DefaultUnstructuredConverter.ToUnstructured(parsed)
-			c.selector(content)
-			return ""
+			return one // It may be a template.
 		})
 	}
 	for word := range strings.FieldsFuncSeq(text, endsLabel) {
@@ -142,22 +139,27 @@ func (c *chosen) selector(content map[string]any) {
 	equal, _ := content["matchLabels"].(map[string]any)
 	expressions, _ := content["matchExpressions"].([]any)
 	var needs []string
+	need := func(label string) {
+		if chosen, ok := c.labels[label]; ok && !chosen {
+			needs = append(needs, label)
+		}
+	}
 	for key, value := range equal {
 		text, ok := value.(string)
-		label := key + "=" + text
-		if !ok || strings.ContainsFunc(text, endsLabel) { // a template, such as {{ app }}
-			label = key
-		} else if _, ok := c.labels[label]; !ok {
+		switch _, known := c.labels[key+"="+text]; {
+		case !ok, strings.ContainsFunc(text, endsLabel): // a template, such as {{ app }}
+			need(key)
+		case !known:
 			return
+		default:
+			need(key + "=" + text)
 		}
-		needs = append(needs, label)
 	}
 	for _, item := range expressions {
 		expression, _ := item.(map[string]any)
 		key, _ := expression["key"].(string)
-		needs = append(needs, key)
+		need(key)
 	}
-	needs = slices.DeleteFunc(needs, func(label string) bool { chosen, ok := c.labels[label]; return chosen || !ok })
 	if len(needs) == 0 {
 		return
 	}
@@ -165,10 +167,7 @@ func (c *chosen) selector(content map[string]any) {
 	err := runtime.DefaultUnstructuredConverter.FromUnstructured(content, parsed)
 	selector, invalid := metav1.LabelSelectorAsSelector(parsed)
 	alone := len(equal) == 1 && len(expressions) == 0 || err != nil || invalid != nil // It may become valid.
-	text := ""
-	if !alone {
-		text = selector.String()
-	}
+	text := fmt.Sprint(selector)
 	for _, label := range needs {
 		of := c.by[label]
 		switch {

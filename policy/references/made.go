@@ -44,9 +44,7 @@ func (c *Candidates) scanName(kind schema.GroupKind, namespace, name string, obj
 	} else if kind.Kind == "StatefulSet" {
 		c.make(in, name, statefulSet)
 	}
-	if in != nil {
-		c.scanProgram(kind, in, name, object)
-	}
+	c.scanProgram(kind, in, name, object)
 	if namespace != "" && custom {
 		c.make(c.spaces[""], name, operator)
 	}
@@ -60,9 +58,6 @@ func (c *Candidates) scanProgram(kind schema.GroupKind, in *space, name string, 
 		return
 	}
 	add := func(name string) {
-		if name == "" {
-			return
-		}
 		c.make(in, name, workload)
 		for one := range strings.SplitSeq(name, "-") {
 			c.make(in, one, part)
@@ -89,7 +84,7 @@ func mapIn(object map[string]any, path ...string) map[string]any {
 }
 
 func (c *Candidates) make(in *space, name string, by maker) {
-	if in == nil || in.made[name] == 0 && c.made == maxMade {
+	if in == nil || name == "" || in.made[name] == 0 && c.made == maxMade {
 		return
 	}
 	if in.made[name] == 0 {
@@ -102,9 +97,6 @@ func (c *Candidates) make(in *space, name string, by maker) {
 // workload whose program may know the candidate's.
 func (c *Candidates) madeFrom(one *candidate, of labels.Set) (used bool, known string) {
 	everywhere := c.spaces[anywhere]
-	if len(one.in.made)+len(everywhere.made) == 0 {
-		return false, ""
-	}
 	asks := func(name string, by maker) {
 		if known == "" && one.in.made[name]&by != 0 {
 			known = name

@@ -1,6 +1,7 @@
 package references
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
 	"slices"
@@ -88,9 +89,7 @@ type space struct {
 	made map[string]maker
 }
 
-func newSpace(name string) *space {
-	return &space{name: name, at: map[string]*candidate{}, made: map[string]maker{}}
-}
+var nowhere = &space{}
 
 type candidate struct {
 	kind       schema.GroupKind
@@ -104,7 +103,7 @@ type candidate struct {
 // NewCandidates returns an empty set.
 func NewCandidates() *Candidates {
 	return &Candidates{
-		spaces: map[string]*space{anywhere: newSpace(anywhere)}, named: map[string]*candidate{}, mentioned: mentions{},
+		spaces: map[string]*space{anywhere: {name: anywhere, made: map[string]maker{}}}, named: map[string]*candidate{}, mentioned: mentions{},
 		chosen:    chosen{labels: map[string]bool{}, by: map[string][]choice{}},
 		selectors: map[string]*selectors{}, everywhere: newSelectors(),
 		targets: targets{exists: map[target]bool{}, listed: map[schema.GroupKind]bool{}},
@@ -140,7 +139,7 @@ func (c *Candidates) add(kind schema.GroupKind, namespace, name string) error {
 	}
 	in := c.spaces[namespace]
 	if in == nil {
-		in = newSpace(namespace)
+		in = &space{name: namespace, at: map[string]*candidate{}, made: map[string]maker{}}
 		c.spaces[namespace] = in
 	}
 	one := &candidate{kind: kind, in: in, name: name, next: c.named[name], beside: in.at[name]}
@@ -182,10 +181,7 @@ func (c *Candidates) scanRoles(namespace string, object map[string]any) {
 
 // first is the first candidate of a namespace and name; the others are beside it.
 func (c *Candidates) first(namespace, name string) *candidate {
-	if in := c.spaces[namespace]; in != nil {
-		return in.at[name]
-	}
-	return nil
+	return cmp.Or(c.spaces[namespace], nowhere).at[name]
 }
 
 func (c *Candidates) find(kind schema.GroupKind, namespace, name string) *candidate {
@@ -215,26 +211,24 @@ func (c *Candidates) Referenced(kind schema.GroupKind, namespace, name string, o
 	}
 	made, program := c.madeFrom(one, of)
 	chosen, known := c.chosen.chooses(of)
-	referenced := one.referenced || made || chosen || c.mentioned.of(one) || kind.Kind == "ClusterRole" &&
-		slices.ContainsFunc(c.aggregates, func(selector labels.Selector) bool { return selector.Matches(of) })
-	if !referenced && !known {
+	switch {
+	case one.referenced, made, chosen, c.mentioned.of(one), kind.Kind == "ClusterRole" &&
+		slices.ContainsFunc(c.aggregates, func(selector labels.Selector) bool { return selector.Matches(of) }):
+		return true, nil
+	case !known:
 		return false, fmt.Errorf("%s %s/%s is no candidate: its labels were written after Curfew listed its kind", kind.Kind, namespace, name)
-	}
-	if !referenced && c.made >= maxMade {
+	case c.made >= maxMade:
 		return false, fmt.Errorf("looking up references: the cluster has more than %d names that others may be made from", maxMade)
-	}
-	if !referenced && kind.Group == rbac && strings.ContainsFunc(name, endsName) {
+	case kind.Group == rbac && strings.ContainsFunc(name, endsName):
 		return false, fmt.Errorf("%s %s/%s: no binding names it, but its name has characters that are not found in other objects",
 			kind.Kind, namespace, name)
-	}
-	if !referenced && kind.Kind == "Secret" && slices.ContainsFunc(c.templates, func(of *regexp.Regexp) bool { return of.MatchString(name) }) {
+	case kind.Kind == "Secret" && slices.ContainsFunc(c.templates, func(of *regexp.Regexp) bool { return of.MatchString(name) }):
 		return false, fmt.Errorf("%s %s/%s: no object names it, but a storage class may make its name from that of a claim", kind.Kind, namespace, name)
-	}
-	if !referenced && kind.Kind != "Service" && program != "" {
+	case kind.Kind != "Service" && program != "":
 		return false, fmt.Errorf("%s %s/%s: no object names it, but a workload of its namespace has %q in its name or labels, and may read it "+
 			"by a name that its program knows", kind.Kind, namespace, name, program)
 	}
-	return referenced, nil
+	return false, nil
 }
 
 // Scan notes what an object says about candidates. Custom kinds, texts and fields that may name
@@ -248,14 +242,10 @@ func (c *Candidates) Scan(kind schema.GroupKind, object map[string]any) {
 	if len(c.named) == 0 {
 		return
 	}
-	if kind.Group == admission {
-		selector, _, _ := unstructured.NestedMap(object, "spec", "paramRef", "selector")
-		c.chosen.selector(selector)
-	}
 	s := &scan{
 		candidates: c, builtIn: BuiltIn(kind.Group), words: map[word]bool{}, namespaces: map[string]bool{namespace: true, "": true},
 	}
-	s.labels = len(c.chosen.labels) > 0 && (!s.builtIn || runs(kind))
+	s.labels = len(c.chosen.labels) > 0 && (!s.builtIn || runs(kind) || kind.Group == admission)
 	s.walk("", "", object)
 	in := s.namespaces
 	if namespace == "" {
@@ -268,8 +258,7 @@ func (c *Candidates) Scan(kind schema.GroupKind, object map[string]any) {
 			continue
 		}
 		c.each(word.name, in, func(one *candidate) {
-			itself := kind == one.kind && namespace == one.in.name && name == one.name
-			one.referenced = one.referenced || !itself && one.kind.Kind != serves && (word.kind == "" || word.kind == one.kind.Kind)
+			one.referenced = one.referenced || one != own && one.kind.Kind != serves && (word.kind == "" || word.kind == one.kind.Kind)
 		})
 	}
 	c.scanFields(kind, object)
@@ -278,10 +267,8 @@ func (c *Candidates) Scan(kind schema.GroupKind, object map[string]any) {
 	if kind.Group == rbac {
 		c.scanRoles(namespace, object)
 	}
-	if isDefault, _ := object["globalDefault"].(bool); isDefault && kind.Kind == "PriorityClass" { // It is used without a name.
-		for one := c.first("", name); one != nil; one = one.beside {
-			one.referenced = one.referenced || one.kind == kind
-		}
+	if isDefault, _ := object["globalDefault"].(bool); isDefault && kind.Kind == "PriorityClass" && own != nil {
+		own.referenced = true // without a name
 	}
 }
 
@@ -331,114 +318,4 @@ func identity(object map[string]any) (namespace, name string) {
 	namespace, _ = metadata["namespace"].(string)
 	name, _ = metadata["name"].(string)
 	return namespace, name
-}
-
-// word is the name of candidates, and the kind that counts; "" for any.
-type word struct{ name, kind string }
-
-// scan collects what one object names: names of candidates, and namespaces that have candidates.
-type scan struct {
-	candidates *Candidates
-	builtIn    bool
-	labels     bool // may be named here: not in metadata, also of a template, whose labels choose no others
-	words      map[word]bool
-	namespaces map[string]bool
-}
-
-// walk takes the value of a field. parent is the field that contains the field; the items of a list
-// have the name of the list.
-func (s *scan) walk(parent, field string, value any) {
-	switch value := value.(type) {
-	case string:
-		s.text(value, kindNamed(s.builtIn, parent, field))
-		if s.labels && (!s.builtIn || field == "args" || field == "command" || field == "value") {
-			option, _, _ := strings.Cut(value, "=")
-			s.candidates.chosen.text(value, expected(field) || strings.HasPrefix(option, "-") && expected(option))
-		}
-	case []any:
-		before := ""
-		for _, item := range value {
-			s.walk(parent, field, item)
-			text, _ := item.(string)
-			if s.labels && strings.HasPrefix(before, "-") && expected(before) { // --selector before its argument
-				s.candidates.chosen.text(text, true)
-			}
-			before = text
-		}
-	case map[string]any:
-		labels := s.labels
-		if labels && !s.builtIn {
-			s.candidates.chosen.selector(value)
-		}
-		if name, ok := value["name"].(string); ok && labels && expected("-"+name) { // of a variable
-			text, _ := value["value"].(string)
-			s.candidates.chosen.text(text, true)
-		}
-		for key, child := range value {
-			if ignored(s.builtIn, field, key) {
-				continue
-			}
-			if kind, _ := value["kind"].(string); key == "name" && namesKind(s.builtIn, field, kind) {
-				name, _ := child.(string)
-				s.text(name, kind)
-				continue
-			}
-			// Names may be keys, as in secrets: {db: …}. A ResourceQuota has keys such as
-			// gold.storageclass.storage.k8s.io/requests.storage.
-			if !s.builtIn || field == "hard" {
-				s.text(key, "")
-			}
-			s.labels = labels && key != "metadata"
-			if s.labels && !s.builtIn {
-				s.candidates.chosen.text(key, false)
-				if strings.HasSuffix(strings.ToLower(key), "selector") {
-					s.candidates.chosen.selector(map[string]any{"matchLabels": child})
-				}
-			}
-			s.walk(field, key, child)
-			s.labels = labels
-		}
-	}
-}
-
-// escapes are characters of JSON, YAML and URLs within a string: \nsettings, or %252fsettings.
-var escapes = regexp.MustCompile(`\\(u[0-9a-fA-F]{4}|x[0-9a-fA-F]{2}|[nrtbf])|%(25)*[0-9a-fA-F]{2}`)
-
-// text collects the names in a text, such as --config=ci/settings or db.password, also those after
-// an escaped character. Only candidates of one kind count unless it is empty.
-func (s *scan) text(text, kind string) {
-	s.plain(text, kind)
-	if strings.ContainsAny(text, `\%`) {
-		s.plain(escapes.ReplaceAllLiteralString(text, " "), kind)
-	}
-}
-
-func (s *scan) plain(text, kind string) {
-	for word := range strings.FieldsFuncSeq(text, endsName) {
-		for rest, more := strings.Trim(word, ".-"), true; more; _, rest, more = strings.Cut(rest, ".") {
-			for end, parts := 0, 0; parts < maxParts && end < len(rest); parts++ {
-				if dot := strings.IndexByte(rest[end:], '.'); dot >= 0 {
-					end += dot
-				} else {
-					end = len(rest)
-				}
-				s.word(rest[:end], kind)
-				end++
-			}
-		}
-	}
-}
-
-func (s *scan) word(name, kind string) {
-	if s.candidates.spaces[name] != nil {
-		s.namespaces[name] = true
-	}
-	if s.candidates.named[name] != nil {
-		s.words[word{name, kind}] = true
-	}
-}
-
-// endsName reports whether a character is in no name.
-func endsName(r rune) bool {
-	return (r < 'a' || r > 'z') && (r < '0' || r > '9') && r != '-' && r != '.'
 }

@@ -142,7 +142,7 @@ var cleanups = []Mutant{
 		"facts.Name, facts.Labels)", "facts.Name, nil)",
 		"controller/cleanup/survey TestUseBeginsAtEveryRequest"},
 	{"S6", "an object is unused beside a program that may know its name", "policy/references/references.go",
-		`if !referenced && kind.Kind != "Service" && program != "" {`, `if false && program != "" {`,
+		`case kind.Kind != "Service" && program != "":`, `case false && program != "":`,
 		"policy/references TestNamesThatProgramsKnow"},
 	{"S6", "a Service that an Ingress names is unused", "policy/references/selectors.go",
 		"return c.Referenced(kind, namespace, name, nil)", "return false, nil",

@@ -103,10 +103,8 @@ func (d *draft) mayMatch(kind string) bool {
 	known := builtinBy(func(b *builtin) bool { return b.kind == kind })
 	return strings.ContainsAny(kind, "*?.") || slices.ContainsFunc(d.spec.MatchConstraints.ResourceRules, func(rule v1alpha1.ResourceRule) bool {
 		return slices.ContainsFunc(rule.Resources, func(plural string) bool {
-			if known != nil {
-				return known.plural == plural
-			}
-			return builtinBy(func(b *builtin) bool { return b.plural == plural && slices.Contains(rule.APIGroups, b.group) }) == nil
+			return known != nil && known.plural == plural || known == nil &&
+				builtinBy(func(b *builtin) bool { return b.plural == plural && slices.Contains(rule.APIGroups, b.group) }) == nil
 		})
 	})
 }
