@@ -1,7 +1,9 @@
 package references
 
 import (
+	"regexp"
 	"slices"
+	"strings"
 
 	"curfew.dev/curfew/policy/wellknown"
 )
@@ -94,4 +96,112 @@ func namesKind(builtIn bool, field, kind string) bool {
 		return false
 	}
 	return field == "ownerReferences" || builtIn && slices.Contains(ofTheirKind, field)
+}
+
+// word is the name of candidates, and the kind that counts; "" for any.
+type word struct{ name, kind string }
+
+// scan collects what one object names: names of candidates, and namespaces that have candidates.
+type scan struct {
+	candidates *Candidates
+	builtIn    bool
+	labels     bool // may be named here: not in metadata, also of a template, whose labels choose no others
+	words      map[word]bool
+	namespaces map[string]bool
+}
+
+// walk takes the value of a field. parent is the field that contains the field; the items of a list
+// have the name of the list.
+func (s *scan) walk(parent, field string, value any) {
+	switch value := value.(type) {
+	case string:
+		s.text(value, kindNamed(s.builtIn, parent, field))
+		if s.labels && (!s.builtIn || field == "args" || field == "command" || field == "value") {
+			option, _, _ := strings.Cut(value, "=")
+			s.candidates.chosen.text(value, expected(field) || strings.HasPrefix(option, "-") && expected(option))
+		}
+	case []any:
+		for i, item := range value {
+			s.walk(parent, field, item)
+			option, _ := value[max(i-1, 0)].(string)
+			if text, ok := item.(string); ok && s.labels && expected(option) { // --selector before its argument
+				s.candidates.chosen.text(text, true)
+			}
+		}
+	case map[string]any:
+		labels := s.labels
+		if labels && (!s.builtIn || parent == "paramRef") {
+			s.candidates.chosen.selector(value)
+		}
+		if name, ok := value["name"].(string); ok && labels && expected("-"+name) { // of a variable
+			text, _ := value["value"].(string)
+			s.candidates.chosen.text(text, true)
+		}
+		for key, child := range value {
+			if ignored(s.builtIn, field, key) {
+				continue
+			}
+			if kind, _ := value["kind"].(string); key == "name" && namesKind(s.builtIn, field, kind) {
+				name, _ := child.(string)
+				s.text(name, kind)
+				continue
+			}
+			// Names may be keys, as in secrets: {db: …}. A ResourceQuota has keys such as
+			// gold.storageclass.storage.k8s.io/requests.storage.
+			if !s.builtIn || field == "hard" {
+				s.text(key, "")
+			}
+			s.labels = labels && key != "metadata"
+			if s.labels && !s.builtIn {
+				s.candidates.chosen.text(key, false)
+				if strings.HasSuffix(strings.ToLower(key), "selector") {
+					s.candidates.chosen.selector(map[string]any{"matchLabels": child})
+				}
+			}
+			s.walk(field, key, child)
+			s.labels = labels
+		}
+	}
+}
+
+// escapes are characters of JSON, YAML and URLs within a string: \nsettings, or %252fsettings.
+var escapes = regexp.MustCompile(`\\(u[0-9a-fA-F]{4}|x[0-9a-fA-F]{2}|[nrtbf])|%(25)*[0-9a-fA-F]{2}`)
+
+// text collects the names in a text, such as --config=ci/settings or db.password, also those after
+// an escaped character. Only candidates of one kind count unless it is empty.
+func (s *scan) text(text, kind string) {
+	s.plain(text, kind)
+	if strings.ContainsAny(text, `\%`) {
+		s.plain(escapes.ReplaceAllLiteralString(text, " "), kind)
+	}
+}
+
+func (s *scan) plain(text, kind string) {
+	for word := range strings.FieldsFuncSeq(text, endsName) {
+		for rest, more := strings.Trim(word, ".-"), true; more; _, rest, more = strings.Cut(rest, ".") {
+			for end, parts := 0, 0; parts < maxParts && end < len(rest); parts++ {
+				if dot := strings.IndexByte(rest[end:], '.'); dot >= 0 {
+					end += dot
+				} else {
+					end = len(rest)
+				}
+				s.word(rest[:end], kind)
+				end++
+			}
+		}
+	}
+}
+
+func (s *scan) word(name, kind string) {
+	if s.candidates.spaces[name] != nil {
+		s.namespaces[name] = true
+	}
+	if s.candidates.named[name] != nil {
+		s.words[word{name, kind}] = true
+	}
+}
+
+// endsName reports whether a character is in no name.
+func endsName(r rune) bool {
+	return (r < 'a' || r > 'z') && (r < '0' || r > '9') && r != '-' && r != '.'
 }

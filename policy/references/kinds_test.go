@@ -51,7 +51,7 @@ func TestClaimsAndClasses(t *testing.T) {
 			}
 			candidates.Scan(read(t, c.object))
 			for _, one := range all {
-				if referenced, err := candidates.Referenced(one.kind, one.namespace, one.name); referenced && err == nil {
+				if referenced, err := candidates.Referenced(one.kind, one.namespace, one.name, nil); referenced && err == nil {
 					got = append(got, strings.Replace(one.kind.Kind+" "+one.namespace+"/"+one.name, " /", " ", 1))
 				}
 			}
@@ -169,14 +169,14 @@ func TestNamesThatClassesMake(t *testing.T) {
 		all.Scan(read(t, class("name: c, namespace: ci", "secretName: '${x}'"))) // A tenant's kind of that name.
 		var got []string
 		for _, name := range []string{"a", "luks-a", "luks-a-x", "luksxa"} {
-			if _, err := all.Referenced(kind, "ci", name); err != nil {
+			if _, err := all.Referenced(kind, "ci", name, nil); err != nil {
 				got = append(got, name)
 			}
 		}
 		if strings.Join(got, ", ") != want {
 			t.Errorf("%s: unknown %q, want %q", parameters, got, want)
 		}
-		if got := answer(all.Referenced(schema.GroupKind{Kind: "ConfigMap"}, "ci", "luks-a")); got != "false" {
+		if got := answer(all.Referenced(schema.GroupKind{Kind: "ConfigMap"}, "ci", "luks-a", nil)); got != "false" {
 			t.Errorf("%s: a ConfigMap is %s", parameters, got)
 		}
 	}

@@ -1,11 +1,12 @@
 package references
 
 import (
+	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -29,15 +30,13 @@ const maxLabels = 64
 
 var maxMarks = 1_000_000
 
-// pair is a label; the value is "" for any.
-type pair struct{ key, value string }
-
-// mark is a label of candidates, and what objects say about it.
-type mark struct {
-	pair
-	any    *mark // of the same key
-	chosen bool
-	by     []choice
+// chosen is what objects say about the labels of candidates. Programs choose objects by their
+// labels: paramRef.selector, cloneList.selector of Kyverno, LABEL of k8s-sidecar. A label is KEY=VALUE
+// or, for any value, KEY. Candidates share labels, and do not hold them.
+type chosen struct {
+	labels map[string]bool // of candidates, and whether they alone choose
+	by     map[string][]choice
+	count  int // of selectors
 }
 
 // choice is a selector and its text.
@@ -46,63 +45,29 @@ type choice struct {
 	text string
 }
 
-// marks are the labels of a candidate.
-type marks []*mark
-
-// chosen reports whether an object chooses the candidates with these labels.
-func (m marks) chosen() bool {
-	set := labels.Set{}
-	for _, one := range m {
-		set[one.key] = one.value
-	}
-	matches := func(by choice) bool { return by.Matches(set) }
-	return slices.ContainsFunc(m, func(one *mark) bool {
-		return one.chosen || one.any.chosen || slices.ContainsFunc(one.by, matches) || slices.ContainsFunc(one.any.by, matches)
-	})
-}
-
-// chosen is what objects say about the labels of candidates. Programs choose objects by their
-// labels: paramRef.selector, cloneList.selector of Kyverno, LABEL of k8s-sidecar.
-type chosen struct {
-	marks map[pair]*mark
-	count int // of selectors
-}
-
-// keep returns the labels of a candidate that do not show by themselves that it is used.
-func (c *chosen) keep(all map[string]string) (out marks) {
+// add adds the labels of a candidate that do not show by themselves that it is used.
+func (c *chosen) add(all labels.Set) {
 	for key, value := range all {
-		if !program(key) {
-			out = append(out, c.mark(key, value))
+		for _, label := range []string{key, key + "=" + value} {
+			if _, ok := c.labels[label]; !ok && !program(key) {
+				c.labels[label] = false
+			}
 		}
 	}
-	return slices.Clip(out)
 }
 
-func (c *chosen) mark(key, value string) *mark {
-	out := c.marks[pair{key, value}]
-	if out == nil {
-		out = &mark{pair: pair{key, value}}
-		c.marks[out.pair], out.any = out, out
-		if value != "" {
-			out.any = c.mark(key, "")
-		}
+// chooses reports whether an object chooses a candidate with these labels, and whether all of them
+// were known when it was scanned.
+func (c *chosen) chooses(all labels.Set) (yes, known bool) {
+	yes, known = len(all) > maxLabels, true
+	matches := func(by choice) bool { return by.Matches(all) }
+	for key, value := range all {
+		label := key + "=" + value
+		chosen, ok := c.labels[label]
+		known = known && (ok || program(key))
+		yes = yes || chosen || c.labels[key] || slices.ContainsFunc(c.by[key], matches) || slices.ContainsFunc(c.by[label], matches)
 	}
-	return out
-}
-
-// scan notes the labels that an object names: in the selectors and texts of a custom kind, in the
-// arguments and variables of a workload, and in the selector of an admission policy's parameters.
-func (c *chosen) scan(kind schema.GroupKind, object map[string]any) {
-	switch {
-	case len(c.marks) == 0:
-	case !BuiltIn(kind.Group):
-		c.walk(true, "", object)
-	case kind.Group == admission:
-		selector, _, _ := unstructured.NestedMap(object, "spec", "paramRef", "selector")
-		c.selector(selector)
-	case runs(kind):
-		c.walk(false, "", object["spec"])
-	}
+	return yes, known
 }
 
 // runs reports whether a built-in kind runs containers.
@@ -110,50 +75,56 @@ func runs(kind schema.GroupKind) bool {
 	return kind.Group == "apps" || kind.Group == "batch" || kind.Group == "" && (kind.Kind == "Pod" || kind.Kind == "ReplicationController")
 }
 
-// walk looks through all but metadata: an object's own labels, or those of a template, choose no
-// others.
-func (c *chosen) walk(custom bool, field string, value any) {
-	switch value := value.(type) {
-	case string:
-		if custom || field == "args" || field == "command" || field == "value" {
-			c.text(value)
-		}
-	case []any:
-		for _, item := range value {
-			c.walk(custom, field, item)
-		}
-	case map[string]any:
-		if custom {
-			c.selector(value)
-		}
-		for key, child := range value {
-			if key == "metadata" {
+// setBased is a part of a selector that is not KEY=VALUE.
+var setBased = regexp.MustCompile(`[-\w./]+ +(not)?in \([^()]*\)`)
+
+// expected reports whether the text of a field, variable or option is a selector. Fields such as
+// jobLabel and targetLabel name the labels of metrics.
+func expected(name string) bool {
+	name = strings.ToLower(name)
+	return strings.Contains(name, "selector") || strings.HasPrefix(name, "-") && strings.Contains(name, "label") || name == "-l"
+}
+
+// text notes the labels in a text, such as --label=config, app=web or app in (web). An everyday key
+// alone counts where a selector is expected: LABEL=app.
+func (c *chosen) text(text string, expected bool) {
+	if strings.Contains(text, "in (") {
+		text = setBased.ReplaceAllStringFunc(text, func(one string) string {
+			if parsed, err := metav1.ParseToLabelSelector(one); err == nil {
+				content, _ := runtime.DefaultUnstructuredConverter.ToUnstructured(parsed)
+				c.selector(content)
+				return ""
+			}
+			return one // It may be a template.
+		})
+	}
+	for word := range strings.FieldsFuncSeq(text, endsLabel) {
+		key, part := "", ""
+		for more := true; more; {
+			part, word, more = strings.Cut(word, "=")
+			if part = strings.Trim(part, "-._/"); part == "" {
 				continue
 			}
-			if custom {
-				c.text(key)
+			value := key != ""
+			if value {
+				c.choose(key + "=" + part)
 			}
-			c.walk(custom, key, child)
+			key = ""
+			if _, ok := c.labels[part]; ok {
+				key = part
+				if expected && !value && !more || !slices.Contains(everyday, key) {
+					c.choose(key)
+				}
+			}
 		}
 	}
 }
 
-// text notes the labels in a text, such as --label=config or app=web.
-func (c *chosen) text(text string) {
-	for word := range strings.FieldsFuncSeq(text, endsLabel) {
-		before := ""
-		for part := range strings.SplitSeq(word, "=") {
-			if part = strings.Trim(part, "-._/"); part == "" {
-				continue
-			}
-			if of := c.marks[pair{part, ""}]; of != nil && !slices.Contains(everyday, part) {
-				of.chosen = true
-			}
-			if of := c.marks[pair{before, part}]; of != nil {
-				of.chosen = true
-			}
-			before = part
-		}
+// choose notes that an object chooses all candidates with a label.
+func (c *chosen) choose(label string) {
+	if _, ok := c.labels[label]; ok {
+		c.labels[label] = true
+		delete(c.by, label)
 	}
 }
 
@@ -167,40 +138,44 @@ func endsLabel(r rune) bool {
 func (c *chosen) selector(content map[string]any) {
 	equal, _ := content["matchLabels"].(map[string]any)
 	expressions, _ := content["matchExpressions"].([]any)
-	var needs []*mark
+	var needs []string
+	need := func(label string) {
+		if chosen, ok := c.labels[label]; ok && !chosen {
+			needs = append(needs, label)
+		}
+	}
 	for key, value := range equal {
 		text, ok := value.(string)
-		of := c.marks[pair{key, text}]
-		if !ok || strings.ContainsFunc(text, endsLabel) { // a template, such as {{ app }}
-			of = c.marks[pair{key, ""}]
-		} else if of == nil {
+		switch _, known := c.labels[key+"="+text]; {
+		case !ok, strings.ContainsFunc(text, endsLabel): // a template, such as {{ app }}
+			need(key)
+		case !known:
 			return
+		default:
+			need(key + "=" + text)
 		}
-		needs = append(needs, of)
 	}
 	for _, item := range expressions {
 		expression, _ := item.(map[string]any)
 		key, _ := expression["key"].(string)
-		needs = append(needs, c.marks[pair{key, ""}])
+		need(key)
 	}
-	if needs = slices.DeleteFunc(needs, func(of *mark) bool { return of == nil }); len(needs) == 0 {
+	if len(needs) == 0 {
 		return
 	}
 	parsed := &metav1.LabelSelector{}
 	err := runtime.DefaultUnstructuredConverter.FromUnstructured(content, parsed)
 	selector, invalid := metav1.LabelSelectorAsSelector(parsed)
-	alone := len(equal) == 1 && len(expressions) == 0
-	if err != nil || invalid != nil { // It may become valid.
-		selector, alone = labels.Everything(), true
-	}
-	text := selector.String()
-	for _, of := range needs {
+	alone := len(equal) == 1 && len(expressions) == 0 || err != nil || invalid != nil // It may become valid.
+	text := fmt.Sprint(selector)
+	for _, label := range needs {
+		of := c.by[label]
 		switch {
-		case of.chosen, slices.ContainsFunc(of.by, func(by choice) bool { return by.text == text }):
-		case alone, len(of.by) == maxOfLabel, c.count == maxSelectors:
-			of.chosen, of.by = true, nil
+		case slices.ContainsFunc(of, func(by choice) bool { return by.text == text }):
+		case alone, len(of) == maxOfLabel, c.count == maxSelectors:
+			c.choose(label)
 		default:
-			of.by = append(of.by, choice{selector, text})
+			c.by[label] = append(of, choice{selector, text})
 			c.count++
 		}
 	}

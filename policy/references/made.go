@@ -1,24 +1,22 @@
 package references
 
 import (
+	"cmp"
 	"iter"
 	"regexp"
-	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// made are the names that other names may be made from. An operator puts names together from the
+// maker is who makes names from a name: several of these. An operator puts names together from the
 // name of its object, such as DATABASE-credentials: the object uses the candidates that have its
 // name as a part, between dots and dashes. It does so in its namespace or, if it is cluster-scoped,
 // in all. StatefulSets, also from other API groups, keep their claims when they are scaled down:
 // VOLUME-NAME-0. A program reads objects whose names are compiled into it, and which resemble that
 // of its workload or product: workflow-controller-configmap.
-type made map[location]maker
-
-// maker is who makes names from a name: several of these.
 type maker uint8
 
 const (
@@ -28,7 +26,7 @@ const (
 	part // of the name of a workload, between dashes
 )
 
-// maxMade bounds the memory of [made]. Tests make it smaller.
+// maxMade bounds the names that others may be made from. Tests make it smaller.
 var maxMade = 1_000_000
 
 // anywhere stands for all namespaces, as for a cluster-scoped object, and is the name of none.
@@ -39,43 +37,35 @@ var products = []string{"app", "app.kubernetes.io/instance", "app.kubernetes.io/
 
 // scanName notes the name of an object that others may be made from. A cluster-scoped candidate may
 // be made from a name of any namespace.
-func (c *Candidates) scanName(kind schema.GroupKind, at location, object map[string]any) {
-	in, custom := at.namespace, !BuiltIn(kind.Group)
-	if in == "" {
-		in = anywhere
+func (c *Candidates) scanName(kind schema.GroupKind, namespace, name string, object map[string]any) {
+	in, custom := c.spaces[cmp.Or(namespace, anywhere)], !BuiltIn(kind.Group)
+	if custom {
+		c.make(in, name, operator)
+	} else if kind.Kind == "StatefulSet" {
+		c.make(in, name, statefulSet)
 	}
-	if in == anywhere || c.namespaces[in] {
-		if custom {
-			c.made.add(location{in, at.name}, operator)
-		} else if kind.Kind == "StatefulSet" {
-			c.made.add(location{in, at.name}, statefulSet)
-		}
-		c.scanProgram(kind, location{in, at.name}, object)
-	}
-	if in != anywhere && custom && c.namespaces[""] {
-		c.made.add(location{"", at.name}, operator)
+	c.scanProgram(kind, in, name, object)
+	if namespace != "" && custom {
+		c.make(c.spaces[""], name, operator)
 	}
 }
 
 // scanProgram notes the names of a workload and its product, and their parts. The name of a workload
 // that another object owns is made from the owner's.
-func (c *Candidates) scanProgram(kind schema.GroupKind, at location, object map[string]any) {
+func (c *Candidates) scanProgram(kind schema.GroupKind, in *space, name string, object map[string]any) {
 	template := mapIn(object, "spec", "template")
 	if template == nil && !runs(kind) {
 		return
 	}
 	add := func(name string) {
-		if name == "" {
-			return
-		}
-		c.made.add(location{at.namespace, name}, workload)
+		c.make(in, name, workload)
 		for one := range strings.SplitSeq(name, "-") {
-			c.made.add(location{at.namespace, one}, part)
+			c.make(in, one, part)
 		}
 	}
 	metadata := mapIn(object, "metadata")
 	if metadata["ownerReferences"] == nil {
-		add(at.name)
+		add(name)
 	}
 	for _, of := range []map[string]any{metadata, mapIn(template, "metadata")} {
 		labels, _ := of["labels"].(map[string]any)
@@ -93,42 +83,41 @@ func mapIn(object map[string]any, path ...string) map[string]any {
 	return out
 }
 
-func (m made) add(at location, by maker) {
-	if m[at] != 0 || len(m) < maxMade {
-		m[at] |= by
+func (c *Candidates) make(in *space, name string, by maker) {
+	if in == nil || name == "" || in.made[name] == 0 && c.made == maxMade {
+		return
 	}
+	if in.made[name] == 0 {
+		c.made++
+	}
+	in.made[name] |= by
 }
 
-// from reports whether the name of a candidate may be made from another one, and the name of a
+// madeFrom reports whether the name of a candidate may be made from another one, and the name of a
 // workload whose program may know the candidate's.
-func (m made) from(one *candidate) (used bool, known string) {
-	if len(m) == 0 {
-		return false, ""
-	}
+func (c *Candidates) madeFrom(one *candidate, of labels.Set) (used bool, known string) {
+	everywhere := c.spaces[anywhere]
 	asks := func(name string, by maker) {
-		if known == "" && m[location{one.namespace, name}]&by != 0 {
+		if known == "" && one.in.made[name]&by != 0 {
 			known = name
 		}
 	}
 	random := hashed.MatchString(one.name)
 	for name, within := range parts(one.name) {
-		for _, in := range []string{one.namespace, anywhere} {
-			by := m[location{in, name}]
-			if by&operator != 0 || by&statefulSet != 0 && within && one.kind.Kind == claimKind {
-				return true, ""
-			}
+		by := one.in.made[name]
+		if by&workload != 0 && !random && known == "" {
+			known = name
 		}
-		if !random {
-			asks(name, workload)
+		by |= everywhere.made[name]
+		if by&operator != 0 || by&statefulSet != 0 && within && one.kind.Kind == claimKind {
+			return true, ""
 		}
 	}
 	if first, _, _ := strings.Cut(one.name, "-"); !random {
 		asks(first, part)
 	}
-	for _, of := range one.labels {
-		if slices.Contains(products, of.key) {
-			asks(of.value, workload)
-		}
+	for _, key := range products {
+		asks(of[key], workload)
 	}
 	return false, known
 }

@@ -85,10 +85,10 @@ func TestNamesOfManyParts(t *testing.T) {
 	kind := schema.GroupKind{Kind: "Secret"}
 	most, more := strings.Repeat("a-", maxSeparators)+"a", strings.Repeat("a-", maxSeparators+1)+"a"
 	all := candidates(t, kind, "ci", most, more, strings.Repeat("a.", 3)+strings.Repeat("a-", maxSeparators-3)+"b", strings.Repeat("a.", 3)+strings.Repeat("a-", maxSeparators-2)+"b")
-	if len(all.at) != 2 {
-		t.Errorf("%d are candidates, want 2", len(all.at))
+	if len(all.named) != 2 {
+		t.Errorf("%d are candidates, want 2", len(all.named))
 	}
-	if _, err := all.Referenced(kind, "ci", more); err == nil {
+	if _, err := all.Referenced(kind, "ci", more, nil); err == nil {
 		t.Error("a name of too many parts has an answer")
 	}
 	lookups := 0
@@ -135,9 +135,10 @@ func TestNamesThatProgramsKnow(t *testing.T) {
 		"a hash and a label":           {"web-config-7f8d9c6b5t", "web", workload("name: web, labels: {"+app+": web}", ""), "unknown"},
 	} {
 		all, kind := NewCandidates(), schema.GroupKind{Kind: "ConfigMap"}
-		must(t, all.Add(kind, "ci", c.name, map[string]string{app: c.label, "tier": "longhorn"}))
+		labels := map[string]string{app: c.label, "tier": "longhorn"}
+		must(t, all.Add(kind, "ci", c.name, labels))
 		all.Scan(read(t, c.object))
-		if got := answer(all.Referenced(kind, "ci", c.name)); got != c.want {
+		if got := answer(all.Referenced(kind, "ci", c.name, labels)); got != c.want {
 			t.Errorf("%s: %s beside %s is used: %s, want %s", name, c.name, c.object, got, c.want)
 		}
 	}
@@ -152,12 +153,12 @@ func TestTooManyNamesThatOthersAreMadeFrom(t *testing.T) {
 	all := candidates(t, kind, "ci", "db-a", "o1-a")
 	for i, unknown := range []bool{false, true, true} {
 		all.Scan(schema.GroupKind{Group: "example.com", Kind: "Any"}, nothingBut("ci", fmt.Sprint("o", i)))
-		if _, err := all.Referenced(kind, "ci", "db-a"); (err != nil) != unknown {
+		if _, err := all.Referenced(kind, "ci", "db-a", nil); (err != nil) != unknown {
 			t.Errorf("after %d objects: %v", i+1, err)
 		}
 	}
-	if got := all.used(t, kind, "ci", "o1-a"); len(got) != 1 || len(all.made) != 2 {
-		t.Errorf("uses %q, remembers %d", got, len(all.made))
+	if got := all.used(t, kind, "ci", "o1-a"); len(got) != 1 || all.made != 2 {
+		t.Errorf("uses %q, remembers %d", got, all.made)
 	}
 }
 
@@ -170,7 +171,7 @@ func TestNamesThatNoCandidateIsMadeFrom(t *testing.T) {
 			all.Scan(schema.GroupKind{Group: "apps", Kind: "ReplicaSet"}, nothingBut(namespace, "y"))
 		}
 	}
-	if len(all.made) != 2 {
+	if all.made != 2 {
 		t.Errorf("remembers %v", all.made)
 	}
 }
@@ -189,7 +190,7 @@ func candidates(t *testing.T, kind schema.GroupKind, namespace string, names ...
 func (c *Candidates) used(t *testing.T, kind schema.GroupKind, namespace string, names ...string) (out []string) {
 	t.Helper()
 	for _, name := range names {
-		if referenced, err := c.Referenced(kind, namespace, name); referenced && err == nil {
+		if referenced, err := c.Referenced(kind, namespace, name, nil); referenced && err == nil {
 			out = append(out, name)
 		}
 	}

@@ -58,7 +58,7 @@ func TestFieldsOfProfiles(t *testing.T) {
 			candidates.Scan(read(t, c.object))
 			var got []string
 			for _, one := range all {
-				if used, _ := candidates.Referenced(one.kind, one.namespace, one.name); used {
+				if used, _ := candidates.Referenced(one.kind, one.namespace, one.name, nil); used {
 					got = append(got, one.namespace+" "+one.kind.Kind+" "+one.name)
 				}
 			}

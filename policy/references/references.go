@@ -1,6 +1,7 @@
 package references
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
 	"slices"
@@ -51,20 +52,17 @@ type Candidates struct {
 	// Fields name objects, by the kinds that have them. Their KindProfiles say so.
 	Fields map[schema.GroupKind][]policy.Reference
 
-	// at is the first candidate of a namespace and name, named the first of a name. The others follow.
-	at         map[location]*candidate
-	named      map[string]*candidate
+	spaces     map[string]*space     // that have candidates, and anywhere
+	named      map[string]*candidate // the first of a name; the others follow
 	mentioned  mentions
-	namespaces map[string]bool // that have candidates
-	made       made
+	made       int // names
 	chosen     chosen
 	templates  []*regexp.Regexp      // of names of Secrets
 	selectors  map[string]*selectors // by namespace
 	everywhere *selectors            // of all namespaces
-	// roles are all ClusterRoles, with the labels by which others aggregate them.
-	roles   map[*candidate]labels.Set
-	targets targets
-	count   int
+	aggregates []labels.Selector     // of ClusterRoles
+	targets    targets
+	count      int
 }
 
 // mentions are names that count in every namespace, each with the candidate that alone has it in
@@ -84,23 +82,29 @@ func (m mentions) of(one *candidate) bool {
 	return ok && by != one
 }
 
-// location is a namespace and a name. Objects of several kinds may share it.
-type location struct{ namespace, name string }
+// space is a namespace: the first candidate of each name, and names that others may be made from.
+type space struct {
+	name string
+	at   map[string]*candidate
+	made map[string]maker
+}
+
+var nowhere = &space{}
 
 type candidate struct {
-	kind            schema.GroupKind
-	namespace, name string
-	referenced      bool
+	kind       schema.GroupKind
+	in         *space
+	name       string
+	referenced bool
 	// next has the same name, and beside the same namespace as well.
 	next, beside *candidate
-	labels       marks
 }
 
 // NewCandidates returns an empty set.
 func NewCandidates() *Candidates {
 	return &Candidates{
-		at: map[location]*candidate{}, named: map[string]*candidate{}, namespaces: map[string]bool{}, made: made{}, mentioned: mentions{},
-		chosen: chosen{marks: map[pair]*mark{}}, roles: map[*candidate]labels.Set{},
+		spaces: map[string]*space{anywhere: {name: anywhere, made: map[string]maker{}}}, named: map[string]*candidate{}, mentioned: mentions{},
+		chosen:    chosen{labels: map[string]bool{}, by: map[string][]choice{}},
 		selectors: map[string]*selectors{}, everywhere: newSelectors(),
 		targets: targets{exists: map[target]bool{}, listed: map[schema.GroupKind]bool{}},
 	}
@@ -117,30 +121,29 @@ func (c *Candidates) more() error {
 // Add adds an object of [Kinds] or [Roles], for [Candidates.Referenced]. It is an error if there are
 // too many. A name of too many parts, which might be overlooked, is never a candidate.
 func (c *Candidates) Add(kind schema.GroupKind, namespace, name string, labels map[string]string) error {
-	one := &candidate{kind: kind, namespace: namespace, name: name, referenced: len(labels) > maxLabels}
-	if !one.referenced {
-		one.labels = c.chosen.keep(labels)
+	if len(labels) <= maxLabels {
+		c.chosen.add(labels)
 	}
-	if len(c.chosen.marks) > maxMarks {
+	if len(c.chosen.labels) > maxMarks {
 		return fmt.Errorf("looking up references: the objects of the matched kinds have more than %d labels", maxMarks)
 	}
-	if kind.Kind == "ClusterRole" {
-		c.roles[one] = labels
-	}
-	return c.add(one)
+	return c.add(kind, namespace, name)
 }
 
-func (c *Candidates) add(one *candidate) error {
+func (c *Candidates) add(kind schema.GroupKind, namespace, name string) error {
 	if err := c.more(); err != nil {
 		return err
 	}
-	if overlooked(one.name) {
+	if overlooked(name) {
 		return nil
 	}
-	at := location{one.namespace, one.name}
-	one.next, c.named[one.name] = c.named[one.name], one
-	one.beside, c.at[at] = c.at[at], one
-	c.namespaces[one.namespace] = true
+	in := c.spaces[namespace]
+	if in == nil {
+		in = &space{name: namespace, at: map[string]*candidate{}, made: map[string]maker{}}
+		c.spaces[namespace] = in
+	}
+	one := &candidate{kind: kind, in: in, name: name, next: c.named[name], beside: in.at[name]}
+	c.named[name], in.at[name] = one, one
 	return nil
 }
 
@@ -159,7 +162,7 @@ func (c *Candidates) scanRoles(namespace string, object map[string]any) {
 		if ref["kind"] == "ClusterRole" {
 			in = ""
 		}
-		for one := c.at[location{in, name}]; one != nil; one = one.beside {
+		for one := c.first(in, name); one != nil; one = one.beside {
 			one.referenced = one.referenced || one.kind.Group == rbac && one.kind.Kind == ref["kind"]
 		}
 	}
@@ -169,23 +172,30 @@ func (c *Candidates) scanRoles(namespace string, object map[string]any) {
 		of := &metav1.LabelSelector{}
 		err := runtime.DefaultUnstructuredConverter.FromUnstructured(content, of)
 		selector, invalid := metav1.LabelSelectorAsSelector(of)
-		for one, labels := range c.roles {
-			one.referenced = one.referenced || err != nil || invalid != nil || selector.Matches(labels)
+		if err != nil || invalid != nil {
+			selector = labels.Everything()
 		}
+		c.aggregates = append(c.aggregates, selector)
 	}
 }
 
+// first is the first candidate of a namespace and name; the others are beside it.
+func (c *Candidates) first(namespace, name string) *candidate {
+	return cmp.Or(c.spaces[namespace], nowhere).at[name]
+}
+
 func (c *Candidates) find(kind schema.GroupKind, namespace, name string) *candidate {
-	one := c.at[location{namespace, name}]
+	one := c.first(namespace, name)
 	for one != nil && one.kind != kind {
 		one = one.beside
 	}
 	return one
 }
 
-// Referenced reports whether an object that was scanned names a candidate. It is an error if it is
-// no candidate: earlier objects may name it, or a program may find it.
-func (c *Candidates) Referenced(kind schema.GroupKind, namespace, name string) (bool, error) {
+// Referenced reports whether an object that was scanned names a candidate, or chooses it by the labels
+// that it has now. It is an error if it is no candidate: earlier objects may name it, or a program may
+// find it.
+func (c *Candidates) Referenced(kind schema.GroupKind, namespace, name string, of labels.Set) (bool, error) {
 	one := c.find(kind, namespace, name)
 	if one == nil {
 		why := "it was created after Curfew listed its kind"
@@ -199,23 +209,26 @@ func (c *Candidates) Referenced(kind schema.GroupKind, namespace, name string) (
 		}
 		return false, fmt.Errorf("%s %s is no candidate: %s", kind.Kind, strings.TrimPrefix(namespace+"/"+name, "/"), why)
 	}
-	made, program := c.made.from(one)
-	referenced := one.referenced || made || c.mentioned.of(one) || one.labels.chosen()
-	if !referenced && len(c.made) >= maxMade {
+	made, program := c.madeFrom(one, of)
+	chosen, known := c.chosen.chooses(of)
+	switch {
+	case one.referenced, made, chosen, c.mentioned.of(one), kind.Kind == "ClusterRole" &&
+		slices.ContainsFunc(c.aggregates, func(selector labels.Selector) bool { return selector.Matches(of) }):
+		return true, nil
+	case !known:
+		return false, fmt.Errorf("%s %s/%s is no candidate: its labels were written after Curfew listed its kind", kind.Kind, namespace, name)
+	case c.made >= maxMade:
 		return false, fmt.Errorf("looking up references: the cluster has more than %d names that others may be made from", maxMade)
-	}
-	if !referenced && kind.Group == rbac && strings.ContainsFunc(name, endsName) {
+	case kind.Group == rbac && strings.ContainsFunc(name, endsName):
 		return false, fmt.Errorf("%s %s/%s: no binding names it, but its name has characters that are not found in other objects",
 			kind.Kind, namespace, name)
-	}
-	if !referenced && kind.Kind == "Secret" && slices.ContainsFunc(c.templates, func(of *regexp.Regexp) bool { return of.MatchString(name) }) {
+	case kind.Kind == "Secret" && slices.ContainsFunc(c.templates, func(of *regexp.Regexp) bool { return of.MatchString(name) }):
 		return false, fmt.Errorf("%s %s/%s: no object names it, but a storage class may make its name from that of a claim", kind.Kind, namespace, name)
-	}
-	if !referenced && kind.Kind != "Service" && program != "" {
+	case kind.Kind != "Service" && program != "":
 		return false, fmt.Errorf("%s %s/%s: no object names it, but a workload of its namespace has %q in its name or labels, and may read it "+
 			"by a name that its program knows", kind.Kind, namespace, name, program)
 	}
-	return referenced, nil
+	return false, nil
 }
 
 // Scan notes what an object says about candidates. Custom kinds, texts and fields that may name
@@ -229,10 +242,10 @@ func (c *Candidates) Scan(kind schema.GroupKind, object map[string]any) {
 	if len(c.named) == 0 {
 		return
 	}
-	c.chosen.scan(kind, object)
 	s := &scan{
 		candidates: c, builtIn: BuiltIn(kind.Group), words: map[word]bool{}, namespaces: map[string]bool{namespace: true, "": true},
 	}
+	s.labels = len(c.chosen.labels) > 0 && (!s.builtIn || runs(kind) || kind.Group == admission)
 	s.walk("", "", object)
 	in := s.namespaces
 	if namespace == "" {
@@ -245,20 +258,17 @@ func (c *Candidates) Scan(kind schema.GroupKind, object map[string]any) {
 			continue
 		}
 		c.each(word.name, in, func(one *candidate) {
-			itself := kind == one.kind && namespace == one.namespace && name == one.name
-			one.referenced = one.referenced || !itself && one.kind.Kind != serves && (word.kind == "" || word.kind == one.kind.Kind)
+			one.referenced = one.referenced || one != own && one.kind.Kind != serves && (word.kind == "" || word.kind == one.kind.Kind)
 		})
 	}
 	c.scanFields(kind, object)
 	c.scanTemplates(kind, object)
-	c.scanName(kind, location{namespace, name}, object)
+	c.scanName(kind, namespace, name, object)
 	if kind.Group == rbac {
 		c.scanRoles(namespace, object)
 	}
-	if isDefault, _ := object["globalDefault"].(bool); isDefault && kind.Kind == "PriorityClass" { // It is used without a name.
-		for one := c.at[location{"", name}]; one != nil; one = one.beside {
-			one.referenced = one.referenced || one.kind == kind
-		}
+	if isDefault, _ := object["globalDefault"].(bool); isDefault && kind.Kind == "PriorityClass" && own != nil {
+		own.referenced = true // without a name
 	}
 }
 
@@ -272,14 +282,14 @@ var serving = map[schema.GroupKind]string{
 func (c *Candidates) each(name string, namespaces map[string]bool, f func(*candidate)) {
 	looked := 0
 	for one := c.named[name]; one != nil; one = one.next {
-		if looked++; namespaces == nil || namespaces[one.namespace] {
+		if looked++; namespaces == nil || namespaces[one.in.name] {
 			f(one)
 		}
 		if namespaces == nil || looked < len(namespaces) {
 			continue
 		}
 		for in := range namespaces {
-			for one := c.at[location{in, name}]; one != nil; one = one.beside {
+			for one := c.first(in, name); one != nil; one = one.beside {
 				f(one)
 			}
 		}
@@ -308,87 +318,4 @@ func identity(object map[string]any) (namespace, name string) {
 	namespace, _ = metadata["namespace"].(string)
 	name, _ = metadata["name"].(string)
 	return namespace, name
-}
-
-// word is the name of candidates, and the kind that counts; "" for any.
-type word struct{ name, kind string }
-
-// scan collects what one object names: names of candidates, and namespaces that have candidates.
-type scan struct {
-	candidates *Candidates
-	builtIn    bool
-	words      map[word]bool
-	namespaces map[string]bool
-}
-
-// walk takes the value of a field. parent is the field that contains the field; the items of a list
-// have the name of the list.
-func (s *scan) walk(parent, field string, value any) {
-	switch value := value.(type) {
-	case string:
-		s.text(value, kindNamed(s.builtIn, parent, field))
-	case []any:
-		for _, item := range value {
-			s.walk(parent, field, item)
-		}
-	case map[string]any:
-		for key, child := range value {
-			if ignored(s.builtIn, field, key) {
-				continue
-			}
-			if kind, _ := value["kind"].(string); key == "name" && namesKind(s.builtIn, field, kind) {
-				name, _ := child.(string)
-				s.text(name, kind)
-				continue
-			}
-			// Names may be keys, as in secrets: {db: …}. A ResourceQuota has keys such as
-			// gold.storageclass.storage.k8s.io/requests.storage.
-			if !s.builtIn || field == "hard" {
-				s.text(key, "")
-			}
-			s.walk(field, key, child)
-		}
-	}
-}
-
-// escapes are characters of JSON, YAML and URLs within a string: \nsettings, or %252fsettings.
-var escapes = regexp.MustCompile(`\\(u[0-9a-fA-F]{4}|x[0-9a-fA-F]{2}|[nrtbf])|%(25)*[0-9a-fA-F]{2}`)
-
-// text collects the names in a text, such as --config=ci/settings or db.password, also those after
-// an escaped character. Only candidates of one kind count unless it is empty.
-func (s *scan) text(text, kind string) {
-	s.plain(text, kind)
-	if strings.ContainsAny(text, `\%`) {
-		s.plain(escapes.ReplaceAllLiteralString(text, " "), kind)
-	}
-}
-
-func (s *scan) plain(text, kind string) {
-	for word := range strings.FieldsFuncSeq(text, endsName) {
-		for rest, more := strings.Trim(word, ".-"), true; more; _, rest, more = strings.Cut(rest, ".") {
-			for end, parts := 0, 0; parts < maxParts && end < len(rest); parts++ {
-				if dot := strings.IndexByte(rest[end:], '.'); dot >= 0 {
-					end += dot
-				} else {
-					end = len(rest)
-				}
-				s.word(rest[:end], kind)
-				end++
-			}
-		}
-	}
-}
-
-func (s *scan) word(name, kind string) {
-	if s.candidates.namespaces[name] {
-		s.namespaces[name] = true
-	}
-	if s.candidates.named[name] != nil {
-		s.words[word{name, kind}] = true
-	}
-}
-
-// endsName reports whether a character is in no name.
-func endsName(r rune) bool {
-	return (r < 'a' || r > 'z') && (r < '0' || r > '9') && r != '-' && r != '.'
 }

@@ -41,7 +41,7 @@ func scanned(t *testing.T, objects ...string) string {
 	var out []string
 	for _, kind := range three {
 		for _, namespace := range []string{"ci", "prod"} {
-			if referenced, err := c.Referenced(schema.GroupKind{Kind: kind}, namespace, "settings"); referenced && err == nil {
+			if referenced, err := c.Referenced(schema.GroupKind{Kind: kind}, namespace, "settings", nil); referenced && err == nil {
 				out = append(out, namespace+" "+kind)
 			}
 		}
@@ -159,7 +159,7 @@ func TestObjectsNameEachOther(t *testing.T) {
 		}
 		var got []string
 		for _, namespace := range all {
-			if used, err := c.Referenced(kind, namespace, "settings"); used && err == nil {
+			if used, err := c.Referenced(kind, namespace, "settings", nil); used && err == nil {
 				got = append(got, namespace)
 			}
 		}
@@ -183,7 +183,7 @@ func TestCandidateIsNew(t *testing.T) {
 	c := NewCandidates()
 	must(t, c.Add(schema.GroupKind{Kind: "ConfigMap"}, "ci", "a", nil))
 	for _, other := range []target{{schema.GroupKind{Kind: "Secret"}, "ci", "a"}, {schema.GroupKind{Kind: "ConfigMap"}, "prod", "a"}, {schema.GroupKind{Kind: "ConfigMap"}, "ci", "b"}} {
-		if _, err := c.Referenced(other.kind, other.namespace, other.name); err == nil {
+		if _, err := c.Referenced(other.kind, other.namespace, other.name, nil); err == nil {
 			t.Errorf("%+v is known", other)
 		}
 	}
@@ -249,7 +249,7 @@ func TestScanCostsNoMoreWithNamespaces(t *testing.T) {
 		pod := map[string]any{"metadata": map[string]any{"namespace": "ns1"}, "spec": spec}
 		out := testing.AllocsPerRun(10, func() { c.Scan(schema.GroupKind{Kind: "Pod"}, pod) })
 		for namespace, want := range map[string]bool{"ns0": elsewhere, "ns1": true} {
-			if got, err := c.Referenced(schema.GroupKind{Kind: "Secret"}, namespace, "settings"); err != nil || got != want {
+			if got, err := c.Referenced(schema.GroupKind{Kind: "Secret"}, namespace, "settings", nil); err != nil || got != want {
 				t.Errorf("in %s: %v, %v", namespace, got, err)
 			}
 		}
@@ -274,7 +274,7 @@ func TestNoCandidate(t *testing.T) {
 		"ConfigMap late":                           "it was created after Curfew listed its kind",
 	} {
 		kind, object, _ := strings.Cut(name, " ")
-		_, err := c.Referenced(schema.GroupKind{Kind: kind}, "ci", object)
+		_, err := c.Referenced(schema.GroupKind{Kind: kind}, "ci", object, nil)
 		if have := fmt.Sprint(err); have != fmt.Sprintf("%s ci/%s is no candidate: %s", kind, object, want) {
 			t.Errorf("%s: %s, want %s", name, have, want)
 		}
@@ -302,7 +302,7 @@ func TestNamesWithDots(t *testing.T) {
 		}
 		c.Scan(schema.GroupKind{Kind: "Pod"}, map[string]any{"metadata": map[string]any{"namespace": "ci"}, "spec": map[string]any{"x": text}})
 		for _, name := range names {
-			if referenced, err := c.Referenced(schema.GroupKind{Kind: "ConfigMap"}, "ci", name); err != nil {
+			if referenced, err := c.Referenced(schema.GroupKind{Kind: "ConfigMap"}, "ci", name, nil); err != nil {
 				t.Error(err)
 			} else if referenced {
 				got = append(got, name)
@@ -311,7 +311,7 @@ func TestNamesWithDots(t *testing.T) {
 		if !slices.Equal(got, want) {
 			t.Errorf("%q names %q, want %q", text, got, want)
 		}
-		if _, err := c.Referenced(schema.GroupKind{Kind: "ConfigMap"}, "ci", long); err == nil {
+		if _, err := c.Referenced(schema.GroupKind{Kind: "ConfigMap"}, "ci", long, nil); err == nil {
 			t.Errorf("%s is a candidate", long)
 		}
 	}

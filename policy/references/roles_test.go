@@ -31,18 +31,15 @@ func TestRoles(t *testing.T) {
 		candidates := NewCandidates()
 		type one struct{ kind, namespace, name string }
 		all := []one{{"Role", "ci", "admin"}, {"Role", "dev", "admin"}, {"ClusterRole", "", "admin"}, {"ClusterRole", "", "Team:admin"}}
-		for i, of := range all {
-			labels := map[string]string{}
-			if i == 2 {
-				labels["team"] = "a"
-			}
-			must(t, candidates.Add(schema.GroupKind{Group: rbac, Kind: of.kind}, of.namespace, of.name, labels))
+		labels := map[one]map[string]string{all[2]: {"team": "a"}}
+		for _, of := range all {
+			must(t, candidates.Add(schema.GroupKind{Group: rbac, Kind: of.kind}, of.namespace, of.name, labels[of]))
 		}
 		candidates.Scan(read(t, c.scanned))
 		var got []string
 		for _, of := range all {
 			answer := "false"
-			switch used, err := candidates.Referenced(schema.GroupKind{Group: rbac, Kind: of.kind}, of.namespace, of.name); {
+			switch used, err := candidates.Referenced(schema.GroupKind{Group: rbac, Kind: of.kind}, of.namespace, of.name, labels[of]); {
 			case err != nil:
 				answer = "unknown"
 			case used:

@@ -46,7 +46,7 @@ func newSelectors() *selectors {
 // AddSelector adds an object of [Selecting], for [Candidates.Selects].
 func (c *Candidates) AddSelector(kind schema.GroupKind, object map[string]any) error {
 	namespace, name := identity(object)
-	if err := c.add(&candidate{kind: kind, namespace: namespace, name: name}); err != nil {
+	if err := c.add(kind, namespace, name); err != nil {
 		return err
 	}
 	of, err := selectorOf(kind, object)
@@ -143,7 +143,7 @@ func (c *Candidates) Selects(kind schema.GroupKind, object map[string]any) (bool
 	if kind.Kind != "Service" || in.all[of.String()].selects || in.endpoints[name] {
 		return denies || in.all[of.String()].selects || kind.Kind == "Service", nil
 	}
-	return c.Referenced(kind, namespace, name)
+	return c.Referenced(kind, namespace, name, nil)
 }
 
 // scanSelectors notes the selectors that match labels in an object: a Pod, or templates at any

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -21,6 +22,7 @@ import (
 	"pgregory.net/rapid"
 	"sigs.k8s.io/yaml"
 
+	crds "curfew.dev/curfew/manifests/crd"
 	"curfew.dev/curfew/manifests/profiles"
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/lifetime"
@@ -304,6 +306,28 @@ func TestPodTallySchema(t *testing.T) {
 }
 
 // must ends the test at an error.
+// kubectl get shows a field of the API in each column, of the column's type.
+func TestColumns(t *testing.T) {
+	part := regexp.MustCompile(`\.(\w+)(\[\?\(@\.type=="(Ready|Stalled|Conflicting)"\)\]|\[0\])?`)
+	definitions, err := crds.All()
+	must(t, err)
+	for _, definition := range definitions {
+		version := &definition.Spec.Versions[0]
+		version.Schema.OpenAPIV3Schema.Properties["metadata"] = apiextensionsv1.JSONSchemaProps{Properties: map[string]apiextensionsv1.JSONSchemaProps{"creationTimestamp": {Type: "string"}}}
+		for _, column := range version.AdditionalPrinterColumns {
+			at := *version.Schema.OpenAPIV3Schema
+			for _, match := range part.FindAllStringSubmatch(column.JSONPath, -1) {
+				if at = at.Properties[match[1]]; match[2] != "" && at.Items != nil {
+					at = *at.Items.Schema
+				}
+			}
+			if column.Type != at.Type && !(column.Type == "date" && at.Type == "string") && !(column.Type == "string" && (at.Type == "array" || at.XIntOrString)) || part.ReplaceAllString(column.JSONPath, "") != "" {
+				t.Errorf("%s: column %s shows %s of type %q", definition.Name, column.Name, column.JSONPath, at.Type)
+			}
+		}
+	}
+}
+
 func must(t testing.TB, errs ...error) {
 	t.Helper()
 	if err := errors.Join(errs...); err != nil {

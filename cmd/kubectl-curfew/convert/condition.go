@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"path"
 	"reflect"
 	"slices"
 	"strings"
@@ -143,7 +142,7 @@ func (d *draft) clusterScoped() bool {
 func exclusion(r *resources) (string, error) {
 	var out []string
 	if len(r.Kinds) > 0 {
-		out = append(out, anyOf("object.kind", console.Map(r.Kinds, path.Base)))
+		out = append(out, anyOf("object.kind", console.Map(r.Kinds, kindOf)))
 	}
 	if names := r.names(); len(names) > 0 {
 		out = append(out, anyOf("object.metadata.name", names))

@@ -77,7 +77,7 @@ func TestMatchAndExclude(t *testing.T) {
 func TestKindsInExclusions(t *testing.T) {
 	for kind, want := range map[string]bool{
 		"v1/Pod": true, "'*/Pod'": true, "'*'": true, "'*/*'": true, "'P*'": true, "v2/Pod": true, "apps/v1/Pod": true, "'*/*/Pod'": true,
-		"pod": false, "Pod.status": false, "Pod/status": false,
+		"Pod/*": true, "'*/Pod.*'": true, "'*.*'": true, "Service/*": false, "pod": false, "Pod.status": false, "Pod/status": false,
 	} {
 		excluding := single(t, fmt.Sprintf(withMatch, "ClusterCleanupPolicy", "{any: [{resources: {kinds: [Pod]}}]}", "{any: [{resources: {kinds: ["+kind+"], annotations: {a: b}}}]}"))
 		const pod = "apiVersion: v1\nkind: Pod\nmetadata: {annotations: {a: b}}"

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"curfew.dev/curfew/cmd/kubectl-curfew/console"
+	"curfew.dev/curfew/policy/v1alpha1"
 )
 
 // defaultFilters are the resourceFilters of Kyverno's chart for the kinds that a policy can match.
@@ -65,15 +66,8 @@ func (d *draft) filter(text string) (out resources, ok bool) {
 		d.lost("resourceFilters", "%s is not [kind,namespace,name]: correct it", text)
 		return out, false
 	}
-	kind := parts[0]
-	if owner, all := strings.CutSuffix(kind, "/*"); all && !numbered.MatchString(path.Base(owner)) {
-		kind = owner // Any subresource, and the object itself.
-	}
-	kind = path.Base(kind)
+	kind := kindOf(parts[0])
 	parts = append([]string{kind}, append(parts[1:], "", "")...)
-	if kind[0] >= 'a' && kind[0] <= 'z' {
-		return out, false // One subresource.
-	}
 	if d.namespaced && d.namespace != "" && parts[1] != "" && !anyMatches(parts[1:2], d.namespace) {
 		return out, false
 	}
@@ -85,6 +79,17 @@ func (d *draft) filter(text string) (out resources, ok bool) {
 	return out, d.mayMatch(kind)
 }
 
+// kindOf is the kind of a selector such as v1/Pod. A subresource follows a slash or a dot; any of them,
+// as in Pod.*, also means the object itself.
+func kindOf(text string) string {
+	at := strings.LastIndex(text, "/") + 1
+	text = text[:at] + strings.ReplaceAll(text[at:], ".", "/")
+	if owner, all := strings.CutSuffix(text, "/*"); all && !numbered.MatchString(path.Base(owner)) {
+		text = owner
+	}
+	return path.Base(text)
+}
+
 // anyMatches reports whether a text is one of the patterns.
 func anyMatches(patterns []string, text string) bool {
 	return slices.ContainsFunc(patterns, func(pattern string) bool {
@@ -92,20 +97,16 @@ func anyMatches(patterns []string, text string) bool {
 	})
 }
 
-// mayMatch reports whether the policy may match objects of a kind. Only for kinds of Kubernetes
-// is the plural known.
+// mayMatch reports whether the policy may match objects of a kind. Only for kinds of Kubernetes is the
+// plural known.
 func (d *draft) mayMatch(kind string) bool {
 	known := builtinBy(func(b *builtin) bool { return b.kind == kind })
-	for i := range d.spec.MatchConstraints.ResourceRules {
-		for _, plural := range d.spec.MatchConstraints.ResourceRules[i].Resources {
-			ofKubernetes := builtinBy(func(b *builtin) bool { return b.plural == plural }) != nil
-			named := known != nil && known.plural == plural || known == nil && !ofKubernetes
-			if named || plural == "*" || strings.ContainsAny(kind, "*?.") {
-				return true
-			}
-		}
-	}
-	return false
+	return strings.ContainsAny(kind, "*?.") || slices.ContainsFunc(d.spec.MatchConstraints.ResourceRules, func(rule v1alpha1.ResourceRule) bool {
+		return slices.ContainsFunc(rule.Resources, func(plural string) bool {
+			return known != nil && known.plural == plural || known == nil &&
+				builtinBy(func(b *builtin) bool { return b.plural == plural && slices.Contains(rule.APIGroups, b.group) }) == nil
+		})
+	})
 }
 
 // inNamespaces restricts a selector of namespaces, or nil, to some names.

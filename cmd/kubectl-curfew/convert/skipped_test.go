@@ -44,7 +44,8 @@ func TestDefaultResourceFilters(t *testing.T) {
 // A ConfigMap among the documents replaces the default filters, wherever it stands.
 func TestGivenResourceFilters(t *testing.T) {
 	const configMap = "\n---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: kyverno, namespace: kyverno}\ndata: {resourceFilters: %q}\n"
-	filters := "[*/*,prod-*,*] [Secret,*,keep?] [v1/Secret/*,x,*]text[Service/*,a] [Pod/binding,*,*] [Namespace,ns,noone]"
+	filters := "[*/*,prod-*,*] [Secret,*,keep?] [v1/Secret/*,x,*]text[Service/*,a] [Pod/binding,*,*] [Namespace,ns,noone] " +
+		"[v1/Secret.*,dot,*] [*.*,dots,*] [v1/*,core,*] [apps/v1/*,apps,*] [*,ns2,noone]"
 	for kind, objects := range map[string]map[string]bool{
 		"Secret": {
 			"metadata: {name: a, namespace: prod-1}":  false,
@@ -53,11 +54,13 @@ func TestGivenResourceFilters(t *testing.T) {
 			"metadata: {name: keep, namespace: ci}":   true,
 			"metadata: {name: a, namespace: x}":       false,
 			"metadata: {name: a, namespace: kyverno}": true,
+			"metadata: {name: a, namespace: dot}":     false,
+			"metadata: {name: a, namespace: core}":    false,
 		},
 		"Service":    {"metadata: {name: b, namespace: a}": false, "metadata: {name: a, namespace: b}": true},
-		"Pod":        {"metadata: {name: a, namespace: b}": true},
-		"ReplicaSet": {"metadata: {name: a, namespace: b}": true},
-		"Namespace":  {"metadata: {name: ns, namespace: null}": false, "metadata: {name: noone, namespace: null}": true},
+		"Pod":        {"metadata: {name: a, namespace: b}": true, "metadata: {name: a, namespace: dot}": true, "metadata: {name: a, namespace: dots}": false, "metadata: {name: a, namespace: x}": true},
+		"ReplicaSet": {"metadata: {name: a, namespace: b}": true, "metadata: {name: a, namespace: apps}": false},
+		"Namespace":  {"metadata: {name: ns, namespace: null}": false, "metadata: {name: ns2, namespace: null}": false, "metadata: {name: noone, namespace: null}": true},
 	} {
 		converted := single(t, fmt.Sprintf(withKind, kind)+fmt.Sprintf(configMap, filters))
 		compiled := usable(t, converted)
@@ -73,6 +76,12 @@ func TestGivenResourceFilters(t *testing.T) {
 		if deletes(t, compiled, "kind: Secret") || converted.Spec.Suspend != suspended {
 			t.Errorf("%s: a Secret is deleted, or suspended is %t, want %t", filters, converted.Spec.Suspend, suspended)
 		}
+	}
+	// A custom kind may have the plural of a kind of Kubernetes.
+	const pods = `{apiVersion: policies.kyverno.io/v1, kind: DeletingPolicy, metadata: {name: p}, spec: {schedule: "@daily", matchConstraints: {resourceRules: [{apiGroups: [acme.io], apiVersions: [v1], resources: [pods]}]}}}`
+	compiled := usable(t, single(t, pods+fmt.Sprintf(configMap, "[Session,ci,*]")))
+	if deletes(t, compiled, "kind: Session") || !deletes(t, compiled, "kind: Session\nmetadata: {namespace: dev}") {
+		t.Error("the filter of a custom kind does not apply")
 	}
 }
 

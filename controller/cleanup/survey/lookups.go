@@ -85,7 +85,7 @@ func (l *lookups) answer(ctx context.Context, name string, facts *policy.Facts, 
 		case expression.LookupDangling:
 			return all.Dangling(kind, object)
 		default:
-			return all.Referenced(kind, facts.Namespace, facts.Name)
+			return all.Referenced(kind, facts.Namespace, facts.Name, facts.Labels)
 		}
 	case facts.Profile.Kind.Kind == "PersistentVolumeClaim":
 		all, err := l.volumes.get(ctx, facts.Namespace, l.readVolumes)
