@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/http"
 	"runtime/debug"
+	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
@@ -87,10 +88,17 @@ func (c counted) Handle(ctx context.Context, review admission.Request) (out admi
 		if reason := recover(); reason != nil {
 			out = c.failed(&review, "curfew failed while it reviewed the request", fmt.Errorf("panic: %v\n%s", reason, debug.Stack()))
 		}
+		if until, ok := ctx.Deadline(); ok && isError(&out) && !time.Now().Before(until) {
+			out = throttled() // Late for want of memory: to fail would let the object pass (S9).
+		}
+		if err := out.Complete(review); err != nil {
+			out = c.failed(&review, "curfew failed while it wrote its answer", err)
+		}
+		out.Patches = nil // They are in the answer.
 		timer.ObserveDuration()
 		kind := c.kindLabel(&review)
 		c.metrics.reviews.WithLabelValues(c.name, operationLabel(review.Operation), kind.Group, kind.Kind, string(outcomeOf(&out))).Inc()
-		if guard.status = http.StatusOK; !out.Allowed && out.AuditAnnotations == nil {
+		if guard.status = http.StatusOK; isError(&out) {
 			guard.status = int(out.Result.Code)
 		}
 	}()
@@ -99,6 +107,9 @@ func (c counted) Handle(ctx context.Context, review admission.Request) (out admi
 	}
 	return c.handler.Handle(ctx, review)
 }
+
+// isError reports whether an answer is none of the denials, which have audit annotations.
+func isError(out *admission.Response) bool { return !out.Allowed && out.AuditAnnotations == nil }
 
 // outcomeOf is the outcome of an answer: its audit annotation, or what its code says.
 func outcomeOf(out *admission.Response) outcome {

@@ -17,13 +17,15 @@ import (
 // TestErrorsAreNoDenials: an AdmissionReview with allowed=false under a 200 is a rejection to the
 // API server, so that an error has to be one of HTTP for the failure policy to decide.
 func TestErrorsAreNoDenials(t *testing.T) {
+	var unready error
 	for name, change := range map[string]func(*namespaces){
 		"namespace cannot be read": func(n *namespaces) { n.err = errors.New("dial tcp 10.0.0.1:443: connection refused") },
 		"panic":                    func(n *namespaces) { n.panics = true },
+		"not ready":                func(*namespaces) { unready = errors.New("the list of 10.0.0.1 failed") },
 	} {
 		for _, path := range []string{PathMutate, PathValidate} {
 			t.Run(name+path, func(t *testing.T) {
-				w := newWorld(t)
+				w := newWorld(t, func(o *Options) { o.Ready = func() error { return unready } })
 				change(w.namespaces)
 				body, err := json.Marshal(ask{path: path, namespace: "ci", object: job}.review(t))
 				if err != nil {
@@ -45,6 +47,7 @@ func TestErrorsAreNoDenials(t *testing.T) {
 				if got := w.reviews(t, path[1:], "CREATE", "Job", "error"); got != 1 {
 					t.Errorf("%v errors counted, want 1", got)
 				}
+				unready = nil
 				if status, _ := w.post(t, PathValidateNamespace, mustReview(t)); status != http.StatusOK {
 					t.Errorf("the server does not go on: %d", status)
 				}

@@ -37,15 +37,19 @@ const (
 // load bounds the memory and the time of reviews, so that no number or kind of them exhausts the
 // process (S9). What gets none is denied: an error would let the object pass unreviewed.
 type load struct {
-	memory  *semaphore.Weighted
-	room    int64
-	metrics *metrics
-	log     logr.Logger
+	memory *semaphore.Weighted
+	// large is the part of memory that reviews of half a megabyte and more have together: small ones
+	// would wait behind them.
+	large       *semaphore.Weighted
+	room, reach int64
+	metrics     *metrics
+	log         logr.Logger
 }
 
 func newLoad(memory int64, metrics *metrics, log logr.Logger) *load {
 	room := cmp.Or(memory, DefaultMemory) / 2
-	return &load{memory: semaphore.NewWeighted(room), room: room, metrics: metrics, log: log}
+	reach := room / 8 * 7
+	return &load{memory: semaphore.NewWeighted(room), large: semaphore.NewWeighted(reach), room: room, reach: reach, metrics: metrics, log: log}
 }
 
 // busy reports whether reviews take more than half of their memory.
@@ -78,12 +82,12 @@ func (l *load) limited(name string, next http.Handler) http.Handler {
 			denial = unread(errUnread)
 		case size > maxReview:
 			denial = tooLarge()
-		case weight > l.room:
+		case weight > l.reach:
 			denial = tooDense()
-		case l.memory.Acquire(ctx, weight) != nil:
+		case !l.take(ctx, weight):
 			denial = throttled()
 		default:
-			defer l.memory.Release(weight)
+			defer l.give(weight)
 			r.Body = struct {
 				io.Reader
 				io.Closer
@@ -96,6 +100,29 @@ func (l *load) limited(name string, next http.Handler) http.Handler {
 		l.deny(w, r, name, denial)
 	})
 }
+
+// take waits for memory, until the context ends.
+func (l *load) take(ctx context.Context, weight int64) bool {
+	if l.isLarge(weight) && l.large.Acquire(ctx, weight) != nil {
+		return false
+	}
+	if l.memory.Acquire(ctx, weight) == nil {
+		return true
+	}
+	if l.isLarge(weight) {
+		l.large.Release(weight)
+	}
+	return false
+}
+
+func (l *load) give(weight int64) {
+	l.memory.Release(weight)
+	if l.isLarge(weight) {
+		l.large.Release(weight)
+	}
+}
+
+func (l *load) isLarge(weight int64) bool { return weight > l.room/16 }
 
 // headKey is the key under which a context has the UID of its review.
 type headKey struct{}

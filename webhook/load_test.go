@@ -16,6 +16,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/go-logr/logr"
 	admissionv1 "k8s.io/api/admission/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kruntime "k8s.io/apimachinery/pkg/runtime"
@@ -127,6 +128,54 @@ func TestUnreviewedObjectsAreDenied(t *testing.T) {
 	}
 }
 
+// However many large reviews wait, small ones are answered meanwhile.
+func TestLargeReviewsLeaveMemory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := serving(t)
+		l := w.webhooks.load
+		if !l.take(t.Context(), l.reach) {
+			t.Fatal("no memory")
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		for range 10 {
+			go l.take(ctx, l.reach)
+		}
+		synctest.Wait()
+		recorder := httptest.NewRecorder()
+		request := httptest.NewRequest(http.MethodPost, PathValidate, bytes.NewReader(large(t, 10)))
+		request.Header.Set("Content-Type", "application/json")
+		began := time.Now()
+		w.mux.ServeHTTP(recorder, request)
+		if text := recorder.Body.String(); !strings.Contains(text, "is above curfew.dev/max-ttl") || time.Since(began) > 0 {
+			t.Errorf("answered after %s with %s", time.Since(began), text)
+		}
+		cancel()
+		synctest.Wait()
+		if l.give(l.reach); !l.memory.TryAcquire(l.room) || !l.large.TryAcquire(l.reach) {
+			t.Error("memory is held that nobody has")
+		}
+	})
+}
+
+// A review that gets its memory late is no failed call, which would let the object pass.
+func TestLateReviewsAreDenied(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		slow := &namespaces{cached: map[string]map[string]string{"bounded": nil}, takes: 200 * time.Millisecond}
+		w := serving(t, func(o *Options) { o.Namespaces = slow })
+		l := w.webhooks.load
+		if !l.memory.TryAcquire(l.room) {
+			t.Fatal("no memory")
+		}
+		time.AfterFunc(reviewTimeout-100*time.Millisecond, func() { l.memory.Release(l.room) })
+		request, recorder := httptest.NewRequest(http.MethodPost, PathValidate, bytes.NewReader(large(t, 10))), httptest.NewRecorder()
+		request.Header.Set("Content-Type", "application/json")
+		w.mux.ServeHTTP(recorder, request)
+		if text := recorder.Body.String(); recorder.Code != http.StatusOK || !strings.Contains(text, `"code":429`) || !strings.Contains(text, `"uid":"u"`) {
+			t.Errorf("HTTP %d, %s; want a denial to be tried again", recorder.Code, text)
+		}
+	})
+}
+
 // A review waits for memory that becomes free in time, and is decided whether or not its caller
 // or the server stops.
 func TestReviewsWaitForMemory(t *testing.T) {
@@ -234,7 +283,7 @@ func TestGrowth(t *testing.T) {
 			t.Errorf("%s: takes %.1f times its text, more than %d", name, took, growth)
 		}
 	}
-	if one := int64(maxReview) * growth; one > 1<<30/10*9/2 {
+	if one := int64(maxReview) * growth; one > newLoad(1<<30/10*9, nil, logr.Discard()).reach {
 		t.Errorf("one review of 7 MiB waits for %d MiB, more than the shipped limit of 1Gi has for reviews", one>>20)
 	}
 }

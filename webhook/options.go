@@ -33,7 +33,7 @@ const (
 	PathValidatePolicy    = "/validate-policy"
 )
 
-// Clock tells the time. One request reads it once to decide, and once more for its latency.
+// Clock tells the time. One request reads it once.
 type Clock interface {
 	Now() time.Time
 }
@@ -48,6 +48,9 @@ type Options struct {
 	CleanupMaxPolicies int
 	// Platform holds the profiles and policies.
 	Platform *platform.Store
+	// Ready returns why Platform does not hold all of them yet: requests are then left to the failure
+	// policy. Nil means that it does.
+	Ready func() error
 	// Runtimes reads the runtimes that objects use; nil means that none is read.
 	Runtimes RuntimeGetter
 	// Objects reads objects that use a runtime, to count them; nil means that they are not counted.

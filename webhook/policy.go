@@ -50,6 +50,9 @@ func (w *Webhooks) validatePolicy(ctx context.Context, request *request, now tim
 	if request.facts.Deleting || kind.Group != wellknown.Group || !w.compiles(kind.Kind) {
 		return untouched()
 	}
+	if len(request.review.Object.Raw) > maxPolicy { // The schemas allow less. To compile takes memory that was not waited for.
+		return tooMuch(fmt.Sprintf("this %s has more than %d bytes: use a smaller one", kind.Kind, maxPolicy))
+	}
 	if kind.Kind == cleanupKind || kind.Kind == clusterCleanupKind {
 		return w.validateCleanup(ctx, request)
 	}
@@ -71,6 +74,9 @@ func (w *Webhooks) validatePolicy(ctx context.Context, request *request, now tim
 	}
 	return decided(rules.ReviewPlatform(review), request.user.IsPerson())
 }
+
+// maxPolicy is how many bytes are compiled.
+const maxPolicy = 1 << 20
 
 // profile compiles a KindProfile, and finds references that the installed kind lacks.
 func (w *Webhooks) profile(object *v1alpha1.KindProfile) (*expression.Profile, field.ErrorList) {

@@ -2,6 +2,7 @@ package webhook
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -30,13 +31,16 @@ type request struct {
 	facts, oldFacts *policy.Facts
 }
 
+// errUndecoded is why an object is denied: it would pass unreviewed otherwise (S9).
+var errUndecoded = errors.New("the object cannot be decoded")
+
 func (r *request) read(ctx context.Context, profile *policy.Profile, field string, raw []byte) (map[string]any, *policy.Facts, error) {
 	if len(raw) == 0 {
 		return nil, nil, fmt.Errorf("%s is absent: a %s carries one", field, r.operation)
 	}
 	var object map[string]any
 	if err := json.Unmarshal(raw, &object); err != nil {
-		return nil, nil, fmt.Errorf("%s is no JSON object: %w", field, err)
+		return nil, nil, fmt.Errorf("%w: %s: %w", errUndecoded, field, err)
 	}
 	if metadata, ok := object["metadata"].(map[string]any); ok {
 		delete(metadata, "managedFields") // Half of an object, and no rule reads it.

@@ -27,7 +27,7 @@ const (
 	outcomeDenied    outcome = "denied"
 	// outcomeThrottled is denied without a review: there was no time or no memory for it.
 	outcomeThrottled outcome = "throttled"
-	// outcomeInvalid and outcomeError are no decisions: nothing was reviewed.
+	// outcomeInvalid is what cannot be read, and outcomeError what was not decided.
 	outcomeInvalid outcome = "invalid"
 	outcomeError   outcome = "error"
 )
@@ -122,9 +122,9 @@ func denied(outcome outcome, message, help string) admission.Response {
 	return out
 }
 
-// throttled denies a review that got no memory in time.
+// throttled denies a review for which there was no memory or no time.
 func throttled() admission.Response {
-	out := denied(outcomeThrottled, "curfew has no memory to review so large an object right now: try again in a second", helpSize)
+	out := denied(outcomeThrottled, "curfew has no memory or no time to review this object right now: try again in a second", helpSize)
 	later(&out)
 	return out
 }

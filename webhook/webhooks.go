@@ -2,6 +2,7 @@ package webhook
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"runtime"
 	"slices"
@@ -83,11 +84,19 @@ func (w *Webhooks) handle(ctx context.Context, review *admission.Request,
 	if !w.reaches(review) {
 		return untouched()
 	}
+	if w.settings.Ready != nil {
+		if err := w.settings.Ready(); err != nil {
+			return w.failed(review, "curfew has just started, and does not know all policies yet", err)
+		}
+	}
 	now := w.settings.Clock.Now()
 	ctx, end := w.limited(ctx)
 	defer end()
 	request, err := w.decode(ctx, review)
-	if err != nil {
+	switch {
+	case errors.Is(err, errUndecoded):
+		return unread(err)
+	case err != nil:
 		return invalid(err)
 	}
 	if !request.reviewed() {

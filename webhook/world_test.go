@@ -50,11 +50,19 @@ type namespaces struct {
 	err          error
 	panics       bool
 	liveReads    int
+	takes        time.Duration
 }
 
 func (n *namespaces) Namespace(ctx context.Context, name string) (*resolution.NamespacePolicy, error) {
 	if n.panics {
 		panic("a bug")
+	}
+	if n.takes > 0 {
+		select {
+		case <-time.After(n.takes):
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
 	}
 	if annotations, ok := n.cached[name]; ok && n.err == nil {
 		return resolution.ParseNamespace(name, annotations, nil), nil
