@@ -1,6 +1,7 @@
 package webhook
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -39,11 +40,11 @@ func (r *request) read(ctx context.Context, profile *policy.Profile, field strin
 		return nil, nil, fmt.Errorf("%s is absent: a %s carries one", field, r.operation)
 	}
 	var object map[string]any
-	if err := json.Unmarshal(raw, &object); err != nil {
+	if err := json.Unmarshal(withoutManagedFields(raw), &object); err != nil {
 		return nil, nil, fmt.Errorf("%w: %s: %w", errUndecoded, field, err)
 	}
 	if metadata, ok := object["metadata"].(map[string]any); ok {
-		delete(metadata, "managedFields") // Half of an object, and no rule reads it.
+		delete(metadata, "managedFields") // One that was not cut: where it stands twice, or with spaces.
 	}
 	facts := policy.FactsOfObjectContext(ctx, profile, object)
 	// On CREATE the namespace may only be in the URL. For a Namespace, the request repeats its name
@@ -57,6 +58,36 @@ func (r *request) read(ctx context.Context, profile *policy.Profile, field strin
 		facts.Deleting, facts.DeletingSince = false, time.Time{}
 	}
 	return object, facts, nil
+}
+
+// withoutManagedFields cuts metadata.managedFields out of the text of an object. They are half of it,
+// and no rule reads them: to decode them takes 10% of the time of a review.
+func withoutManagedFields(raw []byte) []byte {
+	depth, quoted, within, from := 0, false, false, -1
+	for i := 0; i < len(raw); i++ {
+		switch c := raw[i]; {
+		case quoted:
+			if c == '\\' {
+				i++
+			}
+			quoted = c != '"'
+		case c == '"':
+			within = within || depth == 1 && bytes.HasPrefix(raw[i:], []byte(`"metadata":{`))
+			if within && depth == 2 && bytes.HasPrefix(raw[i:], []byte(`"managedFields":[`)) && raw[i-1] == ',' {
+				from = i - 1
+			}
+			quoted = true
+		case c == '{' || c == '[':
+			depth++
+		case c == '}' || c == ']':
+			depth--
+			if from >= 0 && depth == 2 {
+				return append(raw[:from:from], raw[i+1:]...)
+			}
+			within = within && depth > 1
+		}
+	}
+	return raw
 }
 
 // reviewed reports whether the request can concern Curfew. Webhook rules send no others. An update

@@ -70,7 +70,7 @@ func (l limit) String() string {
 	return fmt.Sprintf("at most %g", l.AtMost)
 }
 
-// check demands a limit 1.25 to 2 times worse than what was reached, so that noise passes and a lost
+// check demands a limit 1.1 to 2 times worse than what was reached, so that noise passes and a lost
 // factor does not.
 func (r gateRow) check() error {
 	slack := r.AtMost / r.Reached
@@ -82,8 +82,8 @@ func (r gateRow) check() error {
 		return fmt.Errorf("row %s: give rounds, objects, and in reached what was measured", r.Row)
 	case (r.AtLeast > 0) == (r.AtMost > 0):
 		return fmt.Errorf("row %s: give one of atLeast and atMost", r.Row)
-	case slack < 1.25 || slack > 2:
-		return fmt.Errorf("row %s: %s is %.2f times worse than the %g that was reached: let it be 1.25 to 2 times", r.Row, r.limit, slack, r.Reached)
+	case slack < 1.1 || slack > 2:
+		return fmt.Errorf("row %s: %s is %.2f times worse than the %g that was reached: let it be 1.1 to 2 times", r.Row, r.limit, slack, r.Reached)
 	}
 	_, err := choose(r.Bench)
 	return err
