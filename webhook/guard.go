@@ -1,9 +1,7 @@
 package webhook
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -26,7 +24,7 @@ func (w *Webhooks) guarded(name string, handler admission.Handler) http.Handler 
 		out := &guard{ResponseWriter: rw}
 		hook.ServeHTTP(out, r.WithContext(context.WithValue(r.Context(), guardKey{}, out)))
 		if out.status == 0 { // No handler was asked: the library could not read the review.
-			w.load.refuse(rw, r, name, out.why())
+			w.load.refuse(rw, r, name, errUnread)
 		}
 	})
 }
@@ -38,17 +36,15 @@ func quiet(logr.Logger, *admission.Request) logr.Logger { return logr.Discard() 
 // guardKey is the key under which a context has the guard of its request.
 type guardKey struct{}
 
-// guard writes an answer with its HTTP status, and holds one back that no handler gave.
+// guard writes an answer with its HTTP status, and drops one that no handler gave.
 type guard struct {
 	http.ResponseWriter
 	status int
-	held   []byte
 }
 
 // Write implements [http.ResponseWriter].
 func (g *guard) Write(p []byte) (int, error) {
 	if g.status == 0 {
-		g.held = append(g.held, p...)
 		return len(p), nil
 	}
 	g.Header().Set("Content-Type", "application/json")
@@ -56,21 +52,8 @@ func (g *guard) Write(p []byte) (int, error) {
 	return g.ResponseWriter.Write(p)
 }
 
-// errUnread is for a body that is no review at all, and errDepth is what the library says of one that
-// is nested more than ten thousand deep.
-var (
-	errUnread = errors.New("the body is no AdmissionReview of admission.k8s.io/v1 with a request.uid")
-	errDepth  = errors.New("exceeded max depth")
-)
-
-// why returns why the library could not read a review.
-func (g *guard) why() error {
-	var review admissionv1.AdmissionReview
-	if json.Unmarshal(bytes.TrimSpace(g.held), &review) != nil || review.Response == nil || review.Response.Result == nil {
-		return errUnread
-	}
-	return errors.New(review.Response.Result.Message)
-}
+// errUnread is why a body is no review.
+var errUnread = errors.New("it is no AdmissionReview of admission.k8s.io/v1 with a request.uid, is not complete, or is nested too deeply")
 
 // counted recovers, counts and measures.
 type counted struct {

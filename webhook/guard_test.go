@@ -8,10 +8,6 @@ import (
 	"testing"
 
 	admissionv1 "k8s.io/api/admission/v1"
-
-	"github.com/prometheus/client_golang/prometheus"
-
-	"curfew.dev/curfew/policy/platform"
 )
 
 // TestErrorsAreNoDenials: an AdmissionReview with allowed=false under a 200 is a rejection to the
@@ -93,29 +89,5 @@ func TestMetricsAreBounded(t *testing.T) {
 				t.Errorf("%s: %v s over %d requests", family.GetName(), histogram.GetSampleSum(), histogram.GetSampleCount())
 			}
 		}
-	}
-}
-
-func TestOptions(t *testing.T) {
-	_, err := New(Options{WarnBelow: -1})
-	if err == nil {
-		t.Fatal("empty options are taken")
-	}
-	for _, name := range []string{"Platform", "Namespaces", "Clock", "Registerer", "WarnBelow"} {
-		if !strings.Contains(err.Error(), "webhook: "+name+" is ") {
-			t.Errorf("%s is not complained of: %v", name, err)
-		}
-	}
-	registry := prometheus.NewRegistry()
-	own, err := platform.New(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	options := Options{Platform: own, Namespaces: &namespaces{}, Clock: &steppingClock{}, Registerer: registry}
-	if _, err := New(options); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := New(options); err == nil {
-		t.Error("metrics are registered twice")
 	}
 }

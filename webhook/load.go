@@ -42,6 +42,7 @@ type load struct {
 	// would wait behind them.
 	large       *semaphore.Weighted
 	room, reach int64
+	timeout     time.Duration
 	metrics     *metrics
 	log         logr.Logger
 }
@@ -49,7 +50,8 @@ type load struct {
 func newLoad(memory int64, metrics *metrics, log logr.Logger) *load {
 	room := cmp.Or(memory, DefaultMemory) / 2
 	reach := room / 8 * 7
-	return &load{memory: semaphore.NewWeighted(room), large: semaphore.NewWeighted(reach), room: room, reach: reach, metrics: metrics, log: log}
+	return &load{memory: semaphore.NewWeighted(room), large: semaphore.NewWeighted(reach), room: room, reach: reach,
+		timeout: reviewTimeout, metrics: metrics, log: log}
 }
 
 // busy reports whether reviews take more than half of their memory.
@@ -65,7 +67,7 @@ func (l *load) busy() bool {
 // in time. A server that stops does not cut it short.
 func (l *load) limited(name string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), reviewTimeout)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), l.timeout)
 		defer cancel()
 		until, _ := ctx.Deadline()
 		_ = http.NewResponseController(w).SetReadDeadline(until)

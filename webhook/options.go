@@ -2,7 +2,6 @@ package webhook
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"time"
 
@@ -104,27 +103,6 @@ type Options struct {
 	Memory int64
 	// Logger is used for errors inside Curfew; the zero value means controller-runtime's.
 	Logger logr.Logger
-}
-
-func (o *Options) validate() error {
-	var errs []error
-	for _, check := range []struct {
-		wrong bool
-		why   string
-	}{
-		{o.Platform == nil, "Platform is nil: use platform.New"},
-		{o.Namespaces == nil, "Namespaces is nil: use follow.NewNamespaces"},
-		{o.Clock == nil, "Clock is nil: use clock.RealClock{} of k8s.io/utils"},
-		{o.Registerer == nil, "Registerer is nil: use a prometheus.Registry"},
-		{o.RequireDelete && o.Access == nil, "RequireDelete is set and Access is nil: use NewReviews"},
-		{o.Memory < 0, "Memory is negative: use 0 for the default"},
-		{o.WarnBelow < 0, "WarnBelow is " + o.WarnBelow.String() + ": use 0 or more"},
-	} {
-		if check.wrong {
-			errs = append(errs, errors.New("webhook: "+check.why))
-		}
-	}
-	return errors.Join(errs...)
 }
 
 // OwnerReader reads the controller owners of objects.

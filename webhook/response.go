@@ -101,7 +101,7 @@ func Refusals() map[string][]string {
 	return map[string][]string{
 		helpBinding: {unboundPod().Result.Message},
 		helpTime:    {unanswered(noAccess, context.DeadlineExceeded).Result.Message},
-		helpSize:    {throttled().Result.Message, tooLarge().Result.Message, tooDense().Result.Message, unread(errDepth).Result.Message},
+		helpSize:    {throttled().Result.Message, tooLarge().Result.Message, tooDense().Result.Message, unread(errUnread).Result.Message},
 	}
 }
 

@@ -24,11 +24,8 @@ import (
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
-// New checks the options, registers the metrics and returns the webhooks.
+// New registers the metrics and returns the webhooks.
 func New(options Options) (*Webhooks, error) {
-	if err := options.validate(); err != nil {
-		return nil, err
-	}
 	metrics, err := newMetrics(options.Registerer)
 	if err != nil {
 		return nil, err

@@ -98,6 +98,7 @@ type world struct {
 func newWorld(t testing.TB, change ...func(*Options)) *world {
 	t.Helper()
 	w := serving(t, change...)
+	w.webhooks.load.timeout = time.Minute // The machine may be busy.
 	w.server = httptest.NewTLSServer(w.mux)
 	t.Cleanup(w.server.Close)
 	return w

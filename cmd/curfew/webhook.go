@@ -151,11 +151,7 @@ func (a *admission) addAPI(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("setting up the HTTP API: %w", err)
 	}
-	router, err := api.New(*decisions)
-	if err != nil {
-		return fmt.Errorf("setting up the HTTP API: %w", err)
-	}
-	return a.serve(ctx, "api", a.options.apiAddr, apiServer(router), a.certificate)
+	return a.serve(ctx, "api", a.options.apiAddr, apiServer(api.New(*decisions)), a.certificate)
 }
 
 func (a *admission) decisions() (*api.Decisions, error) {

@@ -90,26 +90,6 @@ const (
 	reviewTimeout = 3 * time.Second
 )
 
-func (d *Decisions) validate() error {
-	var errs []error
-	for _, check := range []struct {
-		missing bool
-		why     string
-	}{
-		{d.Builtin == nil, "Builtin is nil: use a platform.Snapshot"},
-		{d.Source == nil, "Source is nil: use that of the webhooks"},
-		{d.Schemas == nil, "Schemas is nil: use lint.NewSchemas"},
-		{d.Clock == nil, "Clock is nil: use clock.RealClock{} of k8s.io/utils"},
-		{d.Authenticator == nil, "Authenticator is nil: use NewTokenReviews"},
-		{d.Authorizer == nil, "Authorizer is nil: use webhook.Reviews"},
-	} {
-		if check.missing {
-			errs = append(errs, errors.New("api: "+check.why))
-		}
-	}
-	return errors.Join(errs...)
-}
-
 // judged reads the documents of a request, judges them and leaves the answer to write.
 func (d Decisions) judged(judging slots, write func(http.ResponseWriter, *http.Request, []*lint.Result) error) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {

@@ -80,14 +80,7 @@ func (w *world) Allows(_ context.Context, user authenticationv1.UserInfo, reques
 }
 
 func newRouter(t testing.TB, w *world) chi.Router {
-	return mounted(t, decisions(t, w))
-}
-
-func mounted(t testing.TB, decisions Decisions) chi.Router {
-	t.Helper()
-	router, err := New(decisions)
-	must(t, err)
-	return router
+	return New(decisions(t, w))
 }
 
 // comesWith is what comes with Curfew, compiled once.
@@ -314,7 +307,7 @@ func TestAccessIsAskedForTheCaller(t *testing.T) {
 		}
 		return rules.Access{User: rules.No}, nil
 	}
-	router := mounted(t, asking)
+	router := New(asking)
 	job := strings.ReplaceAll(jobJSON, "864000", "8640")
 	recorder := call{path: "/v1/validate", body: job, token: "ann"}.do(router)
 	if asked != 1 || !strings.Contains(recorder.Body.String(), `"allowed":false`) || !strings.Contains(recorder.Body.String(), "but you may not delete it yourself") {
@@ -322,15 +315,6 @@ func TestAccessIsAskedForTheCaller(t *testing.T) {
 	}
 	if recorder = (call{path: "/v1/validate?offline=true", body: job}).do(router); asked != 1 || !strings.Contains(recorder.Body.String(), `"allowed":true`) {
 		t.Errorf("offline: asked %d times: %s", asked, recorder.Body)
-	}
-}
-
-func TestNewNeedsAll(t *testing.T) {
-	_, err := New(Decisions{})
-	for _, name := range []string{"Builtin", "Source", "Schemas", "Clock", "Authenticator", "Authorizer"} {
-		if err == nil || !strings.Contains(err.Error(), "api: "+name+" is nil") {
-			t.Errorf("New returns %v, want an error that names %s", err, name)
-		}
 	}
 }
 

@@ -91,7 +91,7 @@ func TestBusyAdmissionSheds(t *testing.T) {
 	busy := true
 	options := decisions(t, &world{})
 	options.Busy = func() bool { return busy }
-	router := mounted(t, options)
+	router := New(options)
 	for _, path := range []string{PathValidate, PathValidate + "?offline=true", PathDefault} {
 		busy = true
 		if recorder := (call{path: path, body: jobYAML, token: "ann"}).do(router); recorder.Code != http.StatusServiceUnavailable || recorder.Header().Get("Retry-After") != "1" {
@@ -118,7 +118,7 @@ func TestAuthenticationIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cluster, options := waiting{make(chan struct{}, 2*maxAuthenticating), make(chan struct{})}, decisions(t, &world{})
 		options.Authenticator = cluster
-		router := mounted(t, options)
+		router := New(options)
 		long := (call{path: PathValidate, token: strings.Repeat("a", maxToken+1)}).do(router)
 		const says = "the token has 16385 bytes, and at most 16384 are read: send one for audience"
 		if long.Code != http.StatusUnauthorized || len(cluster.entered) > 0 || !strings.Contains(long.Body.String(), says) {

@@ -19,10 +19,7 @@ import (
 const requestTimeout = 10 * time.Second
 
 // New returns a router with /v1/default, /v1/validate and /openapi.json.
-func New(d Decisions) (chi.Router, error) {
-	if err := d.validate(); err != nil {
-		return nil, err
-	}
+func New(d Decisions) chi.Router {
 	router := chi.NewRouter()
 	router.Use(recovered(d.Logger), timed)
 	router.NotFound(func(w http.ResponseWriter, r *http.Request) {
@@ -45,7 +42,7 @@ func New(d Decisions) (chi.Router, error) {
 		router.Post(PathDefault, d.judged(judging, writeDefaulted))
 		router.Post(PathValidate, d.judged(judging, writeValidated))
 	})
-	return router, nil
+	return router
 }
 
 // recovered turns a panic into a problem without internal details.
