@@ -18,6 +18,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
@@ -102,12 +103,10 @@ func local(r *http.Request) (*http.Request, error) {
 	if err != nil {
 		return nil, err
 	}
-	to := r.URL.JoinPath("..", "namespaces", url.PathEscape(review.Namespace), "localsubjectaccessreviews").String()
-	out, err := http.NewRequestWithContext(r.Context(), r.Method, to, bytes.NewReader(body))
-	if err == nil {
-		out.Header = r.Header
-	}
-	return out, err
+	out := r.Clone(r.Context())
+	out.URL = r.URL.JoinPath("..", "namespaces", url.PathEscape(review.Namespace), "localsubjectaccessreviews")
+	out.Body, out.ContentLength, out.GetBody = io.NopCloser(bytes.NewReader(body)), int64(len(body)), nil
+	return out, nil
 }
 
 // short keeps of an answer what is allowed. The authorizer would cache a text of any length, and a
@@ -157,7 +156,7 @@ func (r *Reviews) Allows(ctx context.Context, who authenticationv1.UserInfo, req
 	if err == nil && len(question) > maxQuestion {
 		answers, err = r.config.New()
 	}
-	if r.local && request.Namespace == "" {
+	if r.local && len(validation.IsDNS1123Label(request.Namespace)) > 0 {
 		err = errNoNamespace
 	}
 	var decision authorizer.Decision

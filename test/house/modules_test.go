@@ -41,7 +41,7 @@ func versions(t *testing.T, folder ...string) map[string]string {
 // Kubernetes' libraries with Curfew, which are compiled once if their versions are the same.
 func TestModulesShareVersions(t *testing.T) {
 	curfew := versions(t)
-	delete(curfew, "github.com/go-errors/errors") // kustomize's, which a large part of Curfew is not made of.
+	delete(curfew, "github.com/go-errors/errors")    // kustomize's, which a large part of Curfew is not made of.
 	delete(curfew, "go.opentelemetry.io/proto/otlp") // Helm needs a newer one than Kubernetes does.
 	for folder, atLeast := range map[string]int{"manifests/release": 40, "test/cluster": 70} {
 		same := 0
