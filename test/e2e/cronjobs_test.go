@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -150,7 +151,9 @@ func TestCronJobHistoryBesideTTL(t *testing.T) {
 	events, err := suite.cluster.Client.CoreV1().Events(s.name).List(s.ctx, metav1.ListOptions{FieldSelector: "involvedObject.kind=CronJob"})
 	s.ok(err)
 	for _, event := range events.Items {
-		if !slices.Contains([]string{"SuccessfulCreate", "SawCompletedJob", "SuccessfulDelete"}, event.Reason) {
+		// A CronJob controller that is behind its own DELETE sends it again.
+		again := event.Reason == "FailedDelete" && strings.Contains(event.Message, beyond.Name)
+		if !again && !slices.Contains([]string{"SuccessfulCreate", "SawCompletedJob", "SuccessfulDelete"}, event.Reason) {
 			t.Errorf("Event %s: %s", event.Reason, event.Message)
 		}
 	}
