@@ -2,6 +2,7 @@ package webhook
 
 import (
 	"net/http"
+	"strings"
 	"testing"
 )
 
@@ -24,5 +25,16 @@ func TestReviewsThatCannotCompileAreDenied(t *testing.T) {
 	out = w.ask(t, ask{path: PathValidatePolicy, object: object})
 	if out.Allowed || out.Result == nil || out.Result.Code == http.StatusTooManyRequests {
 		t.Errorf("with free slots: allowed %v, %+v, want the denial of the rules", out.Allowed, out.Result)
+	}
+}
+
+// A policy that is larger than the schemas allow is not compiled.
+func TestLargePoliciesAreDenied(t *testing.T) {
+	for size, code := range map[int]int32{maxPolicy / 2: http.StatusOK, maxPolicy: http.StatusRequestEntityTooLarge} {
+		out := newWorld(t).ask(t, ask{path: PathValidatePolicy, object: `{"apiVersion":"curfew.dev/v1alpha1","kind":"LifecyclePolicy","metadata":{"name":"a","annotations":{"a":"` +
+			strings.Repeat("x", size) + `"}},"spec":{"defaults":{"ttl":{"value":"1d"}}}}`})
+		if out.Result.Code != code {
+			t.Errorf("%d bytes: %+v, want %d", size, out.Result, code)
+		}
 	}
 }

@@ -15,6 +15,7 @@ func FuzzManagedFields(f *testing.F) {
 		`{"metadata":{"managedFields":[1],"name":"a"}}`, `{"metadata":{"name":"a","managedFields":[1]}}`, `{"kind":"metadata","metadata":{"a":{"b":1,"managedFields":[1]}}}`,
 		`{"metadata":{"a":1,"managedFields":[1],"managedFields":[2]}}`, `{"metadata":{"a":1},"metadata":{"b":1,"managedFields":[]}}`, `{"spec":[{"a":1,"managedFields":[1]}]}`,
 		`{"metadata":{"a":",\"managedFields\":[","managedFields":null}}`, `{"a":"\\","metadata":{"b":1,"managedFields":[[],{}],"c":2}}`, `{"metadata":{"a":1 , "managedFields": [1]}}`,
+		`{"spec":{"metadata":{"a":1},"managedFields":[1]}}`,
 	} {
 		f.Add(text)
 	}

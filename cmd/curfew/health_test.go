@@ -28,7 +28,7 @@ func (a *adding) Add(one manager.Runnable) error {
 	return nil
 }
 
-// A check that fails is named, and its own path says why. A process that is told to stop is alive,
+// A check that fails is named, and its own path says why. A process that was asked to stop is alive,
 // and no longer ready.
 func TestHealth(t *testing.T) {
 	mgr, d := &adding{}, drain{}
