@@ -47,7 +47,7 @@ import (
 // run builds the parts of the process and runs them until ctx is done.
 func run(ctx context.Context, options *options, parts parts) error {
 	limitMemory(cgroupLimits)
-	p, err := newProcess(options, parts)
+	p, err := newProcess(ctx, options, parts)
 	if err != nil {
 		return err
 	}
@@ -87,8 +87,8 @@ func buildInfo() prometheus.Collector {
 	}, func() float64 { return 1 })
 }
 
-// newProcess connects to the API server.
-func newProcess(options *options, parts parts) (*process, error) {
+// newProcess connects to the API server. It runs until ctx is done.
+func newProcess(ctx context.Context, options *options, parts parts) (*process, error) {
 	p := &process{options: options, clock: clock.RealClock{}, log: newLogger(options.verbosity)}
 	ctrl.SetLogger(p.log)
 	// The libraries log each request that fails. Of what repeats, ten lines a second are enough.
@@ -118,7 +118,7 @@ func newProcess(options *options, parts parts) (*process, error) {
 		return nil, fmt.Errorf("client of the API server: %w", err)
 	}
 	p.serverTime = servertime.NewServerTime(p.skew, asks.Ping).Now
-	p.mgr, err = newManager(capped, options, parts, p.metrics())
+	p.mgr, err = newManager(ctx, capped, options, parts, p.metrics())
 	return p, err
 }
 
@@ -150,7 +150,7 @@ func restConfig(kubeconfig string) (*rest.Config, error) {
 	return config, nil
 }
 
-func newManager(config *rest.Config, options *options, parts parts, metrics server.Options) (manager.Manager, error) {
+func newManager(ctx context.Context, config *rest.Config, options *options, parts parts, metrics server.Options) (manager.Manager, error) {
 	renew := options.leaseDuration * 2 / 3
 	var lock resourcelock.Interface
 	if parts.controller && options.leaderElect {
@@ -160,6 +160,10 @@ func newManager(config *rest.Config, options *options, parts parts, metrics serv
 		}
 	}
 	mgr, err := ctrl.NewManager(config, ctrl.Options{
+		NewCache: func(config *rest.Config, options cache.Options) (cache.Cache, error) {
+			below, err := cache.New(config, options)
+			return endingCache{below, ctx}, err
+		},
 		Cache: cache.Options{
 			ByObject: map[client.Object]cache.ByObject{
 				// Every review reads a namespace, and no reader changes it.
@@ -183,6 +187,22 @@ func newManager(config *rest.Config, options *options, parts parts, metrics serv
 		return nil, fmt.Errorf("connecting to the API server: %w", err)
 	}
 	return mgr, nil
+}
+
+// endingCache counts as synced when the process ends, too. controller-runtime v0.25 would wait for it
+// without end and on a whole core (pkg/manager/runnable_group.go, Start). What needs Namespaces waits
+// for them by itself.
+type endingCache struct {
+	cache.Cache
+	process context.Context
+}
+
+// WaitForCacheSync implements cache.Cache.
+func (c endingCache) WaitForCacheSync(ctx context.Context) bool {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(c.process, cancel)()
+	return c.Cache.WaitForCacheSync(ctx) || c.process.Err() != nil
 }
 
 // process holds the parts that webhooks and controller share.

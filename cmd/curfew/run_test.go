@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -50,19 +51,45 @@ func TestAnswersAreNotPacked(t *testing.T) {
 	}
 }
 
+// discoveryOfNamespaces is what a server answers that knows Namespaces alone.
+var discoveryOfNamespaces = map[string]string{
+	"/api":    `{"kind":"APIVersions","versions":["v1"]}`,
+	"/apis":   `{"kind":"APIGroupList","apiVersion":"v1","groups":[]}`,
+	"/api/v1": `{"kind":"APIResourceList","groupVersion":"v1","resources":[{"name":"namespaces","namespaced":false,"kind":"Namespace","verbs":["list"]}]}`,
+}
+
+// A process that is stopped while the API server does not answer ends at once. The kubelet would
+// otherwise wait for its whole grace period.
+func TestStopBeforeNamespacesAreKnown(t *testing.T) {
+	ctx, stop := context.WithCancel(t.Context())
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if body, ok := discoveryOfNamespaces[r.URL.Path]; ok {
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = io.WriteString(w, body)
+			return
+		}
+		if r.URL.Path == "/api/v1/namespaces" {
+			stop()
+		}
+		<-r.Context().Done()
+	}))
+	defer server.Close()
+	o := defaultOptions()
+	o.kubeconfig, o.metricsAddr, o.gracePeriod = kubeconfigOf(t, server), "0", 0
+	p, err := newProcess(ctx, o, parts{})
+	must(t, err)
+	must(t, p.addPlatform(ctx))
+	must(t, p.mgr.Start(ctx))
+}
+
 // A tenant may fill each PodTally with more than a megabyte: they are read a few at a time, and what
 // does not concern the counts is not kept.
 func TestLargeTalliesAreListed(t *testing.T) {
 	const total = 30
 	var limits []int
-	discovery := map[string]string{
-		"/api":    `{"kind":"APIVersions","versions":["v1"]}`,
-		"/apis":   `{"kind":"APIGroupList","apiVersion":"v1","groups":[]}`,
-		"/api/v1": `{"kind":"APIResourceList","groupVersion":"v1","resources":[{"name":"namespaces","namespaced":false,"kind":"Namespace","verbs":["list"]}]}`,
-	}
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
-		if body, ok := discovery[r.URL.Path]; ok {
+		if body, ok := discoveryOfNamespaces[r.URL.Path]; ok {
 			_, _ = io.WriteString(w, body)
 			return
 		}
@@ -80,7 +107,7 @@ func TestLargeTalliesAreListed(t *testing.T) {
 		_ = json.NewEncoder(w).Encode(page)
 	}))
 	defer server.Close()
-	p, err := newProcess(&options{kubeconfig: kubeconfigOf(t, server), metricsAddr: "0"}, parts{})
+	p, err := newProcess(t.Context(), &options{kubeconfig: kubeconfigOf(t, server), metricsAddr: "0"}, parts{})
 	must(t, err)
 	all, err := (&tally.Client{Objects: p.dynamic}).Tallies(t.Context(), "ci")
 	if err != nil || len(all) != total {

@@ -291,7 +291,7 @@ func runController(ctx context.Context, dir, host string, wiring chan struct{}) 
 		wiring <- struct{}{}
 		defer func() { <-wiring }()
 		metrics.Registry = prometheus.NewRegistry()
-		p, err := newProcess(o, parts{controller: true})
+		p, err := newProcess(ctx, o, parts{controller: true})
 		if err != nil {
 			return nil, err
 		}
