@@ -252,7 +252,13 @@ func (r *Answer) Denied() bool {
 		return true
 	case r.Code == http.StatusUnauthorized || r.Outcome != Refused:
 		return false
-	default: // User "a" cannot delete resource "b" …
-		return r.Code != http.StatusForbidden || !strings.Contains(r.Err.Error(), `" cannot `)
+	default:
+		return !r.Unpermitted()
 	}
+}
+
+// Unpermitted reports whether the authorizer of the API server refused the request: User "a" cannot
+// delete resource "b" …
+func (r *Answer) Unpermitted() bool {
+	return r.Code == http.StatusForbidden && r.Origin == FromResource && r.Err != nil && strings.Contains(r.Err.Error(), `" cannot `)
 }

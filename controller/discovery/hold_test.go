@@ -100,7 +100,7 @@ func TestChangedProfileHoldsItsKind(t *testing.T) {
 
 		// Curfew lacks a permission: the kind waits.
 		c.mu.Lock()
-		c.missing["jobsets"] = []string{"delete"}
+		c.missing["jobsets"] = []string{"watch"}
 		c.mu.Unlock()
 		c.profiles.Remove("own")
 		after(10 * time.Second)

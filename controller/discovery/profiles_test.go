@@ -163,7 +163,7 @@ func TestSchemaChanges(t *testing.T) {
 func TestPermissionIsNoticed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, _ := begin(t)
-		c.missing["jobsets"] = []string{"delete"}
+		c.missing["jobsets"] = []string{"watch"}
 		c.broken["workflows"] = true // One failing kind never delays another.
 		c.definitions.Put(jobSets(1))
 		c.definitions.Put(definition("argoproj.io", "v1alpha1", "Workflow", "workflows", 1))

@@ -111,6 +111,8 @@ func (e *limits) waitsFor(k scopeKey) (found bool) {
 				found = true
 			case classKind:
 				found = scopeKind(o.Kind) == k
+			case classPermission:
+				found = scopePermission(&o) == k
 			default:
 				found = scopeSource(&o) == k
 			}
@@ -121,15 +123,16 @@ func (e *limits) waitsFor(k scopeKey) (found bool) {
 
 // breakers pause scopes whose deletions the API server does not accept, so that a hundred thousand
 // objects that cannot be deleted cost a few probes and not a hundred thousand refusals a round.
-// There are three scopes:
+// There are four scopes:
 //
 //   - everything, when no answer comes or the token is refused
 //   - one kind, when its DELETEs are answered with errors of the 500s, or get no answer while those
 //     for other kinds do
-//   - one source in one namespace for one kind, when its DELETEs are refused (403, 422 ...), for
-//     instance by RBAC
+//   - one source in one namespace for one kind, when its DELETEs are refused (422 ...)
+//   - one kind in one namespace, when Curfew may not delete it there: rights may be given by
+//     namespace
 //
-// A scope opens after several different objects failed in a row. From then on the breaker lets a
+// A scope opens after several different objects failed in a row, the last one after one object. From then on the breaker lets a
 // few objects through at growing intervals. The first success closes the scope, and the waiting
 // objects are tried at once. An object whose probe failed steps behind the others, so that an
 // object that can never be deleted does not block the others (S3).
@@ -169,6 +172,8 @@ const (
 	classAPIServer = "apiserver"
 	classKind      = "kind"
 	classObject    = index.ClassObject
+	// classPermission scopes are no faults: their objects are kept, and are not overdue.
+	classPermission = "permission"
 	// classPause and classUnread are in the metric only: see package controller/pause.
 	classPause  = "pause"
 	classUnread = "unread"
@@ -182,6 +187,10 @@ func scopeSource(o *Entry) scopeKey {
 	return scopeKey{class: index.SourceClass(o.Source), kind: o.Kind, namespace: o.Namespace, source: o.Source}
 }
 
+func scopePermission(o *Entry) scopeKey {
+	return scopeKey{class: classPermission, kind: o.Kind, namespace: o.Namespace, source: "namespace/" + o.Namespace}
+}
+
 // String is the same for the same scope, and for no other.
 func (k scopeKey) String() string {
 	return fmt.Sprintf("%s/%d/%s/%s", k.class, k.kind, k.namespace, k.source)
@@ -190,10 +199,14 @@ func (k scopeKey) String() string {
 // intervals bounds the interval between rounds of probes: an unreachable API server is probed
 // often, a missing permission seldom.
 func (k scopeKey) intervals() (first, most time.Duration) {
-	if k.class == classAPIServer {
+	switch k.class {
+	case classAPIServer:
 		return time.Second, 10 * time.Second
+	case classPermission:
+		return 5 * time.Second, 5 * time.Minute
+	default:
+		return 5 * time.Second, time.Minute
 	}
-	return 5 * time.Second, time.Minute
 }
 
 // admit reports whether a DELETE of o may be sent, and if not, how long until it may be tried.
@@ -201,7 +214,7 @@ func (b *breakers) admit(o *Entry, mono time.Duration) (ok bool, wait time.Durat
 	if b.open == 0 {
 		return true, 0
 	}
-	keys := [...]scopeKey{scopeAll(), scopeKind(o.Kind), scopeSource(o)}
+	keys := [...]scopeKey{scopeAll(), scopeKind(o.Kind), scopePermission(o), scopeSource(o)}
 	var shut [len(keys)]*scope
 	for i, k := range keys {
 		s := b.scopes[k]
@@ -251,7 +264,7 @@ func (b *breakers) fail(k scopeKey, fresh bool, mono time.Duration) (opened bool
 	if fresh {
 		s.failures++
 	}
-	if s.open || s.failures < breakerThreshold {
+	if s.open || s.failures < breakerThreshold && k.class != classPermission {
 		return false
 	}
 	s.open = true
@@ -307,7 +320,7 @@ func (b *breakers) forget(kind Kind) (closed []scopeKey) {
 
 // openByClass counts open scopes for the metric.
 func (b *breakers) openByClass() map[string]int {
-	n := map[string]int{classAPIServer: 0, classKind: 0, classObject: 0, "namespace": 0, "policy": 0, "runtime": 0}
+	n := map[string]int{classAPIServer: 0, classKind: 0, classPermission: 0, classObject: 0, "namespace": 0, "policy": 0, "runtime": 0}
 	for k, s := range b.scopes {
 		if s.open {
 			n[k.class]++
@@ -323,6 +336,8 @@ func (k scopeKey) event(open bool, reason, kind string) BreakerEvent {
 	case classAPIServer:
 	case classKind:
 		what = "all of kind " + kind
+	case classPermission:
+		what = fmt.Sprintf("%s in namespace %q, which Curfew may not delete there", kind, k.namespace)
 	default:
 		what = fmt.Sprintf("%s of source %q", kind, k.source)
 		if k.namespace != "" {

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -57,6 +58,48 @@ func TestBreakerRefused(t *testing.T) {
 	}
 	if ev := (*events)[len(*events)-1]; ev.Open || len(*events) != 2 {
 		t.Errorf("events %+v, want a second one that closes", *events)
+	}
+}
+
+// Rights may be given by namespace. What Curfew may not delete is kept and reported once, is not
+// late, costs few requests, holds up nothing of the same source elsewhere, and goes once it may.
+func TestRightsByNamespace(t *testing.T) {
+	w, outcomes, events := ready(t, nil)
+	permitted, refused := false, 0
+	w.hook = deleterFunc(func(ctx context.Context, r Request) Response {
+		if !permitted && r.Namespace == "ci" {
+			refused++
+			return Response{Code: http.StatusForbidden, Message: `jobs.batch "j" is forbidden: User "curfew" cannot delete resource "jobs" in API group "batch" in the namespace "ci"`}
+		}
+		return w.Delete(ctx, r)
+	})
+	for source := range 20 {
+		w.dueSoon(10, fmt.Sprintf("kept%d-", source), func(o *Entry) { o.Source, o.Namespace = fmt.Sprintf("policy/p%d", source), "ci" })
+	}
+	w.dueSoon(50, "other", func(o *Entry) { o.Source = "policy/p0" })
+	w.after(time.Second)
+	if n := count(*outcomes); n[Deleted] != 50 || refused > 10 {
+		t.Fatalf("%v, %d refused: want 50 deleted elsewhere, and no try for each object", n, refused)
+	}
+	w.every(60, time.Minute)
+	t.Logf("%d refused in an hour", refused)
+	if refused > 60 {
+		t.Errorf("%d refused in an hour: want few probes", refused)
+	}
+	ev := (*events)[0]
+	if len(*events) != 1 || !ev.Open || ev.Class != "permission" || ev.Source != "namespace/ci" || ev.Reason != ReasonForbidden || !strings.Contains(ev.Message, `Job in namespace "ci", which Curfew may not delete there`) {
+		t.Fatalf("events %+v, want one of the namespace", *events)
+	}
+	attempts := `curfew_deletion_attempts_total{result="unpermitted"}`
+	for gauge, want := range map[string]float64{attempts: float64(refused), gaugeOverdue: 0, gaugeOldest: 0, `curfew_paused_scopes{class="permission"}`: 1, `curfew_paused_scopes{class="policy"}`: 0} {
+		if got := metricValue(t, w.engine, gauge); got != want {
+			t.Errorf("%s is %v, want %v", gauge, got, want)
+		}
+	}
+	permitted = true
+	w.every(6*60, time.Second)
+	if n := count(*outcomes); n[Deleted] != 250 || (*events)[len(*events)-1].Open || len(*events) != 2 {
+		t.Errorf("%v, events %+v: want all deleted six minutes after it is granted", n, *events)
 	}
 }
 

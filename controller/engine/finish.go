@@ -276,11 +276,13 @@ func (e *Engine) goneForOthers(uid types.UID, own *trigger, now int64) {
 func (e *Engine) judgeScopes(j *job, res *attemptResult, now int64, r reading) {
 	b, o := e.breakers, &j.object
 	fresh := j.attempt == 0
-	closed, opened := make([]scopeKey, 0, 3), scopeKey{}
+	closed, opened := make([]scopeKey, 0, 4), scopeKey{}
 	var reason string
-	success := func(k scopeKey) {
-		if b.succeed(k) {
-			closed = append(closed, k)
+	success := func(scopes ...scopeKey) {
+		for _, k := range scopes {
+			if b.succeed(k) {
+				closed = append(closed, k)
+			}
 		}
 	}
 	fail := func(k scopeKey, why string) {
@@ -293,8 +295,7 @@ func (e *Engine) judgeScopes(j *job, res *attemptResult, now int64, r reading) {
 		return
 	case res.Err != nil && res.Origin == action.FromAdmission:
 		// The code is chosen by one webhook or policy, which may apply to a single namespace.
-		success(scopeAll())
-		success(scopeKind(o.Kind))
+		success(scopeAll(), scopeKind(o.Kind), scopePermission(o))
 		fail(scopeSource(o), ReasonRefused)
 	case res.reported == Throttled:
 		success(scopeAll())
@@ -313,17 +314,16 @@ func (e *Engine) judgeScopes(j *job, res *attemptResult, now int64, r reading) {
 	case res.reported == Failed:
 		success(scopeAll())
 		fail(scopeKind(o.Kind), ReasonServerErrors)
+	case res.reported == Refused && res.Unpermitted() && j.batch == nil && o.Namespace != "": // A batch acts as an account of its own.
+		success(scopeAll(), scopeKind(o.Kind))
+		fail(scopePermission(o), ReasonForbidden)
 	case res.reported == Refused:
-		success(scopeAll())
-		success(scopeKind(o.Kind))
+		success(scopeAll(), scopeKind(o.Kind))
 		fail(scopeSource(o), ReasonRefused)
 	case res.reported == Conflict:
-		success(scopeAll())
-		success(scopeKind(o.Kind))
+		success(scopeAll(), scopeKind(o.Kind), scopePermission(o))
 	default:
-		success(scopeAll())
-		success(scopeKind(o.Kind))
-		success(scopeSource(o))
+		success(scopeAll(), scopeKind(o.Kind), scopePermission(o), scopeSource(o))
 	}
 	e.publishScopes(j, opened, reason, closed, now, r)
 }

@@ -147,7 +147,11 @@ func (e *Engine) record(j *job, res *attemptResult, out Outcome) {
 		m.attempts.WithLabelValues(out.Trigger, group, kind, string(Conflict)).Add(float64(res.conflicts))
 		e.summary.outcomes[Conflict] += res.conflicts
 	}
-	m.attempts.WithLabelValues(out.Trigger, group, kind, string(out.Result)).Inc()
+	result := string(out.Result)
+	if out.Result == Refused && res.Unpermitted() {
+		result = "unpermitted"
+	}
+	m.attempts.WithLabelValues(out.Trigger, group, kind, result).Inc()
 	switch {
 	case out.Result == AlreadyGone && j.trigger.Deletes:
 		m.byOthers.WithLabelValues(out.Trigger, group, kind).Inc()
@@ -221,6 +225,7 @@ func (e *Engine) overdueNow() (count int, oldest time.Duration, limited map[stri
 	if !ok {
 		now = e.guard.best(r) // By a clock that is wrong nothing might be overdue.
 	}
+	unpermitted := e.breakers.openByClass()[classPermission] > 0
 	some := e.late > len(e.blocked) || e.index.DueBy(now)
 	limited = map[string]int{}
 	for _, b := range e.submitted {
@@ -238,6 +243,11 @@ func (e *Engine) overdueNow() (count int, oldest time.Duration, limited map[stri
 			// look like a backlog.
 			if _, blocked := e.blocked[slot]; blocked || !late && (en.State != index.Armed || en.Expiry > now) {
 				return
+			}
+			if unpermitted {
+				if o := e.index.Entry(slot); e.breakers.shut(scopePermission(&o)) {
+					return // It is kept, and not late.
+				}
 			}
 			count++
 			if en.State == index.Armed && en.Wake <= now {
@@ -284,7 +294,7 @@ func newMetrics(e *Engine) *metrics {
 			"Time from an object's expiry until the API server accepted its DELETE. Without backfill.", latenessBuckets, byKind...),
 		attempts: collectors.Counter("curfew_deletion_attempts_total",
 			"Attempts to delete by trigger, kind and result "+
-				"(deleted, already_gone, unconfirmed, dry_run, kept, conflict, throttled, refused, error).", append(slices.Clone(byKind), "result")...),
+				"(deleted, already_gone, unconfirmed, dry_run, kept, conflict, throttled, refused, unpermitted, error).", append(slices.Clone(byKind), "result")...),
 		backfilled: collectors.Counter("curfew_backfill_deletions_total",
 			"Deletions of objects that a default reached although they are older than it. curfew_deletion_attempts_total counts them, too.", byKind...),
 		enqueued: collectors.Counter("curfew_objects_enqueued_total",
@@ -293,7 +303,8 @@ func newMetrics(e *Engine) *metrics {
 			"Objects that were due and that another client deleted, such as the in-tree TTL controller.", byKind...),
 		tracked: desc("curfew_tracked_objects", "Objects that wait for their expiry, or are due and not deleted yet."+unknown, "group", "kind"),
 		overdue: desc("curfew_overdue_objects",
-			"Objects that are due and not deleted yet, without those that curfew_blocked_objects counts."+unknown),
+			"Objects that are due and not deleted yet, without those that curfew_blocked_objects counts, and "+
+				"those that Curfew may not delete in their namespace."+unknown),
 		oldest: desc("curfew_oldest_overdue_seconds", "Age of the oldest overdue object: time since its expiry, 0 if none is overdue. "+
 			"Without objects that wait for the rate of backfill."+unknown),
 		limited: desc("curfew_rate_limited_objects", "Objects that are due and wait for a rate alone "+
@@ -306,7 +317,7 @@ func newMetrics(e *Engine) *metrics {
 		skew:      desc("curfew_clock_skew_seconds", "Clock of this process minus that of the API server, as far as Date headers prove it."),
 		skewWidth: desc("curfew_clock_skew_uncertainty_seconds", "Width of the interval in which the skew lies."),
 		paused: desc("curfew_paused_scopes", "Scopes whose deletions are paused, by class "+
-			"(clock, apiserver, kind, object, namespace, policy, runtime; pause: DeletionPauses in effect; unread: they cannot be read; "+
+			"(clock, apiserver, kind, permission, object, namespace, policy, runtime; pause: DeletionPauses in effect; unread: they cannot be read; "+
 			"both are absent before the first read).", "class"),
 		concurrency: desc("curfew_delete_concurrency", "DELETEs that may be under way at a time."),
 		inFlight:    desc("curfew_deletes_in_flight", "DELETEs under way."),

@@ -209,8 +209,8 @@ type Summary struct {
 
 // BreakerEvent reports that deletions of a scope are paused or resumed.
 type BreakerEvent struct {
-	// Class of the scope: "clock" and "apiserver" (everything), "kind", or the class of the source:
-	// "object", "namespace", "policy", "runtime".
+	// Class of the scope: "clock" and "apiserver" (everything), "kind", "permission" (a kind in a
+	// namespace), or the class of the source: "object", "namespace", "policy", "runtime".
 	Class string
 	// Scope identifies the scope. Both events of a pause have the same, and no two scopes that are
 	// paused at a time share it. It is not meant for people.
@@ -222,7 +222,7 @@ type BreakerEvent struct {
 	// Open is true when the pause begins, false when it ends.
 	Open bool
 	// Reason is one CamelCase word for a condition: ClockJump, ClockSkew, NoServerTime,
-	// Unreachable, ServerErrors, Refused, NotJudged.
+	// Unreachable, ServerErrors, Refused, Forbidden, NotJudged.
 	Reason  string
 	Message string
 }
@@ -235,6 +235,7 @@ const (
 	ReasonUnreachable  = "Unreachable"
 	ReasonServerErrors = "ServerErrors"
 	ReasonRefused      = "Refused"
+	ReasonForbidden    = "Forbidden"
 	ReasonNotJudged    = "NotJudged"
 )
 

@@ -139,7 +139,7 @@ func Typed() []*Spec {
 func OfProfile(profile *expression.Profile, version string) *Spec {
 	spec := finish(profile.Profile)
 	spec.Profile, spec.Version, spec.Propagation = profile, version, profile.Propagation
-	spec.Required = Needs{Reason: "permission", All: permission.ToDelete(spec.VersionResource())}
+	spec.Required = Needs{Reason: "permission", All: permission.ToFollow(spec.VersionResource())}
 	spec.Optional = []Needs{
 		{Reason: ReasonDeadline, Effect: "deadlines of this kind are not enforced", All: toStop(profile)},
 		{

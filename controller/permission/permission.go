@@ -42,10 +42,11 @@ func (n Need) String() string {
 	return text
 }
 
-// ToDelete returns the permissions that timely deletion of a resource's objects needs.
-func ToDelete(resource schema.GroupVersionResource) []Need {
+// ToFollow returns the permissions that finding and judging a resource's objects needs. delete may be
+// granted by namespace.
+func ToFollow(resource schema.GroupVersionResource) []Need {
 	var out []Need
-	for _, verb := range Verbs {
+	for _, verb := range []string{"get", "list", "watch"} {
 		out = append(out, Need{Verb: verb, Resource: resource})
 	}
 	return out
