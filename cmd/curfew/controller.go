@@ -239,9 +239,10 @@ func (c *controller) connect() {
 	}
 }
 
-// addPauses makes all clients hold the requests that a DeletionPause names.
+// addPauses makes all clients hold the requests that a DeletionPause names, and all deletions and
+// stops of a replica that may have lost its Lease.
 func (p *process) addPauses() {
-	p.pauses = pause.New(pause.Options{Clock: p.clock, Log: p.log.WithName("pause")})
+	p.pauses = pause.New(pause.Options{Clock: p.clock, Log: p.log.WithName("pause"), Leads: p.lease.held})
 	p.config.Wrap(p.pauses.Wrap)
 }
 

@@ -9,7 +9,6 @@ import (
 	"runtime/debug"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"time"
 	_ "time/tzdata" // The image has no time zones.
 
@@ -19,12 +18,10 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 	"golang.org/x/sync/errgroup"
-	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
-	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -105,6 +102,11 @@ func newProcess(ctx context.Context, options *options, parts parts) (*process, e
 	p.reach = servertime.NewReach(p.clock)
 	p.config.Wrap(p.reach.Wrap)
 	if parts.controller {
+		if options.leaderElect {
+			if p.lease, err = newLease(p.config, options); err != nil {
+				return nil, err
+			}
+		}
 		p.addPauses()
 	}
 	var errs [3]error
@@ -118,7 +120,7 @@ func newProcess(ctx context.Context, options *options, parts parts) (*process, e
 		return nil, fmt.Errorf("client of the API server: %w", err)
 	}
 	p.serverTime = servertime.NewServerTime(p.skew, asks.Ping).Now
-	p.mgr, err = newManager(ctx, capped, options, parts, p.metrics())
+	p.mgr, err = newManager(ctx, capped, options, p.lease, p.metrics())
 	return p, err
 }
 
@@ -150,15 +152,8 @@ func restConfig(kubeconfig string) (*rest.Config, error) {
 	return config, nil
 }
 
-func newManager(ctx context.Context, config *rest.Config, options *options, parts parts, metrics server.Options) (manager.Manager, error) {
-	renew := options.leaseDuration * 2 / 3
-	var lock resourcelock.Interface
-	if parts.controller && options.leaderElect {
-		var err error
-		if lock, err = newLease(config, options, renew); err != nil {
-			return nil, err
-		}
-	}
+func newManager(ctx context.Context, config *rest.Config, options *options, lock *lease, metrics server.Options) (manager.Manager, error) {
+	deadline, retry := options.renewal()
 	mgr, err := ctrl.NewManager(config, ctrl.Options{
 		NewCache: func(config *rest.Config, options cache.Options) (cache.Cache, error) {
 			below, err := cache.New(config, options)
@@ -177,8 +172,8 @@ func newManager(ctx context.Context, config *rest.Config, options *options, part
 		LeaderElection:                lock != nil,
 		LeaderElectionReleaseOnCancel: true,
 		LeaseDuration:                 &options.leaseDuration,
-		RenewDeadline:                 &renew,
-		RetryPeriod:                   new(leaseRetry),
+		RenewDeadline:                 &deadline,
+		RetryPeriod:                   &retry,
 		GracefulShutdownTimeout:       new(options.gracePeriod),
 
 		LeaderElectionResourceLockInterface: lock,
@@ -186,7 +181,10 @@ func newManager(ctx context.Context, config *rest.Config, options *options, part
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the API server: %w", err)
 	}
-	return mgr, nil
+	if lock != nil {
+		err = mgr.Add(leaderRunnable(lock.watch))
+	}
+	return mgr, err
 }
 
 // endingCache counts as synced when the process ends, too. controller-runtime v0.25 would wait for it
@@ -215,6 +213,7 @@ type process struct {
 	clock      clock.WithTicker
 	skew       *servertime.Skew
 	reach      *servertime.Reach
+	lease      *lease      // nil without leader election
 	pauses     *pause.Gate // nil without the controller
 	serverTime follow.ServerTime
 	log        logr.Logger
@@ -253,58 +252,6 @@ type leaderRunnable func(context.Context) error
 func (f leaderRunnable) Start(ctx context.Context) error { return f(ctx) }
 
 func (leaderRunnable) NeedLeaderElection() bool { return true }
-
-// leaseRetry is how often a waiting controller looks at the lease: a leader that gives it up is
-// followed within 2.2 times that, since the interval is jittered.
-const leaseRetry = 500 * time.Millisecond
-
-// lease is the lock of the leader election. leaseRetry also sets how often the leader renews it.
-// That would be too many writes, so most of them are left out.
-type lease struct {
-	resourcelock.Interface
-	clock   clock.PassiveClock
-	every   time.Duration
-	renewed atomic.Pointer[time.Time]
-}
-
-// newLease makes the lock for a Lease in Curfew's namespace. A request may take as long as half of
-// deadline, so that one that hangs does not cost the lease.
-func newLease(config *rest.Config, options *options, deadline time.Duration) (*lease, error) {
-	host, err := os.Hostname()
-	if err != nil {
-		return nil, fmt.Errorf("naming this replica: %w", err)
-	}
-	// AddUserAgent changes the config that it is given, and the timeout of a lease would cut every
-	// watch.
-	config = rest.AddUserAgent(rest.CopyConfig(config), "leader-election")
-	config.Timeout = max(deadline/2, time.Second)
-	lock, err := resourcelock.NewFromKubeconfig(resourcelock.LeasesResourceLock, options.namespace, options.leaseName,
-		resourcelock.ResourceLockConfig{Identity: host + "_" + string(uuid.NewUUID())}, config, deadline)
-	if err != nil {
-		return nil, fmt.Errorf("client of the lease: %w", err)
-	}
-	return &lease{Interface: lock, clock: clock.RealClock{}, every: options.leaseDuration / 7}, nil
-}
-
-// Update writes the record, unless it only repeats a renewal of a moment ago. A clock that is set
-// back must not keep it from writing: another replica would take the lease, and this one go on.
-func (l *lease) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
-	now := l.clock.Now()
-	mine := record.HolderIdentity == l.Identity()
-	if last := l.renewed.Load(); mine && last != nil {
-		if since := now.Sub(*last); since >= 0 && since < l.every {
-			return nil
-		}
-	}
-	l.renewed.Store(nil)
-	if err := l.Interface.Update(ctx, record); err != nil {
-		return err
-	}
-	if mine {
-		l.renewed.Store(&now)
-	}
-	return nil
-}
 
 // gcPercent is how much the heap may grow between two collections after a long list. Curfew's heap
 // holds few pointers, so that collecting twice as often as Go's default costs little and keeps

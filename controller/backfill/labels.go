@@ -99,6 +99,7 @@ func (l *Labels) Again() { l.changed.Set() }
 
 // Run labels objects that lack a label until ctx is done.
 func (l *Labels) Run(ctx context.Context) error {
+	l.rate.Exhaust(l.mono()) // The leader before this one may have used up its minute.
 	l.Again()
 	loop.Worker{
 		Clock: l.options.Clock, Signal: l.changed, Gather: gather, Backoff: loop.NewBackoffOf(time.Second, every), Do: l.round,

@@ -13,9 +13,16 @@ import (
 	"curfew.dev/curfew/controller/action"
 )
 
-// However often the process restarts, a minute never sees more than MaxDeletionsPerMinute.
+// However often the process restarts, a minute never sees more than MaxDeletionsPerMinute and
+// BackfillPerMinute.
 func TestRestartAddsNoBudget(t *testing.T) {
-	bubble(t, func(o *Options) { o.MaxDeletionsPerMinute = 10 }, func(t *testing.T, e *Engine, s *store, kind Kind) {
+	t.Run("deletions", func(t *testing.T) { addsNoBudget(t, false, func(o *Options) { o.MaxDeletionsPerMinute = 10 }) })
+	t.Run("backfill", func(t *testing.T) { addsNoBudget(t, true, func(o *Options) { o.BackfillPerMinute = 10 }) })
+}
+
+func addsNoBudget(t *testing.T, backfill bool, limit func(*Options)) {
+	bubble(t, limit, func(t *testing.T, e *Engine, s *store, kind Kind) {
+		s.backfill = backfill
 		for i := range 25 {
 			s.track(e, kind, i, time.Now())
 		}

@@ -29,7 +29,9 @@ func (e *Engine) Run(ctx context.Context) error {
 	e.running = true
 	// The process before this one may have used up the budget, and a crash loop would delete
 	// without bound.
-	e.all.Exhaust(e.read().mono)
+	started := e.read().mono
+	e.all.Exhaust(started)
+	e.backfill.Exhaust(started)
 	e.guard.held = "" // Publish a hold that began before Run.
 	e.unlock()
 	timer := e.opts.Clock.NewTimer(lookAgain)

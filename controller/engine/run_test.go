@@ -20,13 +20,14 @@ import (
 
 // store is an API server that takes a while for each DELETE.
 type store struct {
-	mu      sync.Mutex
-	latency time.Duration
-	objects map[string]string // name to resourceVersion
-	running int
-	peak    int
-	late    time.Duration // the largest lateness at arrival
-	expiry  map[string]time.Time
+	backfill bool // the objects to track are backfilled
+	mu       sync.Mutex
+	latency  time.Duration
+	objects  map[string]string // name to resourceVersion
+	running  int
+	peak     int
+	late     time.Duration // the largest lateness at arrival
+	expiry   map[string]time.Time
 }
 
 func (s *store) Delete(ctx context.Context, r Request) Response {
@@ -67,7 +68,7 @@ func (s *store) track(e *Engine, kind Kind, i int, at time.Time) types.UID {
 	s.mu.Lock()
 	s.objects[name], s.expiry[name] = "7", at
 	s.mu.Unlock()
-	e.Upsert(Entry{Kind: kind, Namespace: "ci", Name: name, UID: uid, ResourceVersion: "7", Expiry: at, Source: "namespace/ci"})
+	e.Upsert(Entry{Kind: kind, Namespace: "ci", Name: name, UID: uid, ResourceVersion: "7", Expiry: at, Source: "namespace/ci", Backfill: s.backfill})
 	return uid
 }
 

@@ -305,7 +305,7 @@ type Options struct {
 	// and those taken with Reserve; 0 is no bound. Run starts without budget, so that restarts add
 	// none.
 	MaxDeletionsPerMinute int
-	// BackfillPerMinute bounds deletions of Backfill objects likewise; 0 means
+	// BackfillPerMinute bounds deletions of Backfill objects likewise, after a restart too; 0 means
 	// DefaultBackfillPerMinute.
 	BackfillPerMinute int
 	// MaxConcurrency caps DELETEs in flight; 0 means DefaultMaxConcurrency. The engine finds its

@@ -100,3 +100,29 @@ func TestRulesWhileConnecting(t *testing.T) {
 		t.Errorf("%v, %d requests", err, received)
 	}
 }
+
+// TestLeadLost: a replica that does not lead sends nothing, and neither does one that loses the lead
+// while it connects.
+func TestLeadLost(t *testing.T) {
+	var leads atomic.Bool
+	gate := pause.New(pause.Options{Clock: clock.RealClock{}, Log: logr.Discard(), Leads: leads.Load})
+	gate.Use(func(context.Context) ([]judging.Pause, error) { return nil, nil }, nil)
+	defer run(t, gate.Run)()
+	for name, test := range map[string]struct {
+		before, connecting bool
+		received           int32
+	}{
+		"never led":                     {},
+		"lost it before the connection": {before: true},
+		"leads":                         {before: true, connecting: true, received: 1},
+	} {
+		leads.Store(test.before)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		marked, mark := pause.With(ctx, policy.TriggerDeadline, "ci")
+		received, err := connecting(marked, t, gate, 1, func() { leads.Store(test.connecting) })
+		if held := test.received == 0; received != test.received || mark.Held() != held || errors.Is(err, pause.ErrHeld) != held {
+			t.Errorf("%s: %d requests, held %t, %v", name, received, mark.Held(), err)
+		}
+		cancel()
+	}
+}

@@ -4,7 +4,7 @@
 // is due. A read shows every pause that was accepted before it was sent. A request may therefore be
 // sent if the newest read was sent less than a second ago and shows no pause that names it. The
 // reads overlap, and all requests share them. While they fail, the gate holds every request, since
-// any of them may be paused.
+// any of them may be paused. It also holds every request of a replica that does not lead.
 //
 // The engine asks [Gate.View] before it gives work to a worker, so that paused work costs nothing.
 // The check that counts is in the transport of all clients ([Gate.Wrap]): the engine marks the

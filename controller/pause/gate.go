@@ -52,6 +52,8 @@ type Options struct {
 	Read  Reader
 	Clock clock.WithTicker
 	Log   logr.Logger
+	// Leads reports whether this replica may act now: others hold every request. Nil: always.
+	Leads func() bool
 	// Changed is called when something else is held than before. It must not block.
 	Changed func()
 }
@@ -154,6 +156,9 @@ func (g *Gate) look() (View, bool, <-chan struct{}) {
 
 // show updates the view, and reports whether it is known. The lock is held.
 func (g *Gate) show(now time.Time) (known bool) {
+	if g.options.Leads != nil && !g.options.Leads() {
+		return false
+	}
 	fresh := !g.good.IsZero() && Age(now, g.good) < maxAge
 	next, of := View{held: g.pauses}, g.good
 	switch {

@@ -10,6 +10,8 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"curfew.dev/curfew/test/harness"
 )
 
@@ -51,9 +53,9 @@ func run(ctx context.Context, args []string, screen *screen) error {
 // stage is what a tour plays on.
 type stage struct {
 	*screen
-	root                string // of the repository
-	cluster             *harness.Cluster
-	webhook, controller *harness.Curfew
+	root       string // of the repository
+	cluster    *harness.Cluster
+	controller *harness.Curfew
 }
 
 // withCurfew brings a control plane and Curfew up, lets do work with them, and takes all down,
@@ -77,22 +79,25 @@ func withCurfew(ctx context.Context, dir string, screen *screen, do func(context
 	if stage.cluster, err = harness.StartCluster(ctx, harness.ClusterOptions{Dir: dir, InTreeTTL: true, AuditLog: true, Out: screen.quiet()}); err != nil {
 		return err
 	}
+	keeping, stop := context.WithCancel(ctx)
+	var processes errgroup.Group
 	defer func() {
-		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 20*time.Second)
-		defer cancel()
-		for _, process := range []*harness.Curfew{stage.controller, stage.webhook} {
-			if process != nil {
-				err = errors.Join(err, process.Stop(last))
-			}
-		}
+		stop()
+		err = errors.Join(err, processes.Wait())
 	}()
+	keep := func(process *harness.Curfew) {
+		processes.Go(func() error { return process.KeepRunning(keeping, screen.note) })
+	}
 	screen.note("installing manifests/overlays/local, starting `curfew webhook` and `curfew controller`")
-	if stage.webhook, err = stage.cluster.StartWebhook(ctx, harness.CurfewOptions{}); err != nil {
+	webhook, err := stage.cluster.StartWebhook(ctx, harness.CurfewOptions{})
+	if err != nil {
 		return err
 	}
+	keep(webhook)
 	if stage.controller, err = stage.cluster.StartController(ctx, harness.CurfewOptions{}); err != nil {
 		return err
 	}
+	keep(stage.controller)
 	if err := stage.cluster.WaitForWebhook(ctx); err != nil {
 		return err
 	}

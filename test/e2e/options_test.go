@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -48,6 +49,48 @@ func TestLeaderIsKilled(t *testing.T) {
 	s.awaitGone(due)
 	if sent := suite.proxy.AwaitDeletes(s.ctx, s.name, "due", 1); len(sent) != 1 || sent[0].Status != http.StatusOK {
 		t.Errorf("DELETEs sent: %+v, want one", sent)
+	}
+}
+
+// A leader that was stopped until another replica led sends no DELETE when it goes on, although it
+// does not know yet that it lost the Lease. Then it ends.
+func TestLeaderStalls(t *testing.T) {
+	s := newSpace(t)
+	s.ok(suite.controller.Stop(s.ctx))
+	defer restartController(s)()
+	start := func(args ...string) *harness.Curfew {
+		controller, err := suite.cluster.StartController(s.ctx, harness.CurfewOptions{Proxy: suite.proxy, Args: append(args, "--lease-duration=6s")})
+		s.ok(err)
+		return controller
+	}
+	holder := func(ctx context.Context) string {
+		lease, err := suite.cluster.Client.CoordinationV1().Leases(harness.Namespace).Get(ctx, "curfew-controller", metav1.GetOptions{})
+		s.ok(err)
+		return *lease.Spec.HolderIdentity
+	}
+	leader := start()
+	defer func() { s.ok(leader.Kill()) }()
+	s.awaitGone(s.finishJob("first", now(), ttl(second)))
+	other := start("--max-deletions-per-minute=1") // It deletes nothing in its first minute.
+	defer func() { s.ok(other.Stop(s.ctx)) }()
+
+	before, finished := holder(s.ctx), now()
+	s.finishJob("due", finished, ttl(8*second))
+	s.ok(syscall.Kill(leader.PID, syscall.SIGSTOP))
+	s.poll("another replica to lead, and the expiry", func(ctx context.Context) (bool, error) {
+		return holder(ctx) != before && time.Since(finished) > 9*second, nil
+	})
+	s.ok(syscall.Kill(leader.PID, syscall.SIGCONT))
+	s.poll("the former leader to end", func(context.Context) (bool, error) {
+		select {
+		case <-leader.Ended():
+			return true, nil
+		default:
+			return false, nil
+		}
+	})
+	if sent := suite.proxy.Deletes(s.name, "due"); len(sent) != 0 {
+		t.Errorf("DELETEs sent: %+v, want none", sent)
 	}
 }
 

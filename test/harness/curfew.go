@@ -47,7 +47,7 @@ type CurfewOptions struct {
 	Args []string
 	// Program is another build of Curfew; empty means bin/curfew.
 	Program string
-	// Detached lets it outlive this process.
+	// Detached lets it outlive this process. A shell starts it again when it has ended.
 	Detached bool
 	// Env are further variables of its environment, as NAME=value.
 	Env []string
@@ -178,12 +178,18 @@ func (c *Cluster) launchCurfew(ctx context.Context, command string, options Curf
 	if err != nil {
 		return nil, err
 	}
+	if options.Detached {
+		program, args = "sh", append([]string{"-c", again, "sh", program}, args...)
+	}
 	curfew.Process, err = startProcess("curfew "+name, c.Log("curfew-"+name), options.Detached, options.Env, program, args...)
 	if err != nil {
 		return nil, err
 	}
 	return curfew, nil
 }
+
+// again runs a program again and again, as its Deployment would.
+const again = `while :; do "$@"; echo "curfew ended with code $?, and is started again in 2s" >&2; sleep 2; done`
 
 // WaitReady returns when /readyz answers 200. A process that ended meanwhile is an error at once.
 func (p *Curfew) WaitReady(ctx context.Context) error {

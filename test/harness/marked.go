@@ -21,7 +21,7 @@ const mark = "CURFEW_LOCAL_PROCESS"
 // StartDetached starts a webhook and a controller that outlive this process, unless both run
 // already.
 func (c *Cluster) StartDetached(ctx context.Context) error {
-	if len(marked(c.Dir)) == 2 {
+	if len(marked(c.Dir)) == 4 { // Two processes of Curfew, and a shell for each.
 		return c.WaitForWebhook(ctx)
 	}
 	if err := StopDetached(ctx, c.Dir); err != nil {

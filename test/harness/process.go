@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"runtime"
 	"syscall"
+	"time"
 )
 
 // Process is a program that runs beside the control plane.
@@ -16,8 +17,9 @@ type Process struct {
 	Name, Log string
 	PID       int
 
-	done chan struct{}
-	err  error
+	again func() (*Process, error)
+	done  chan struct{}
+	err   error
 }
 
 // startProcess starts a program with the environment of this one and more.
@@ -25,7 +27,40 @@ func startProcess(name, log string, detached bool, env []string, program string,
 	cmd := exec.Command(program, args...)
 	cmd.Env = append(os.Environ(), env...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{}
-	return start(name, log, detached, cmd)
+	process, err := start(name, log, detached, cmd)
+	if err != nil {
+		return nil, err
+	}
+	process.again = func() (*Process, error) { return startProcess(name, log, detached, env, program, args...) }
+	return process, nil
+}
+
+// restartAfter is how long a process that ended waits for its next start.
+const restartAfter = 2 * time.Second
+
+// KeepRunning starts the process again, with the same arguments, whenever it has ended, as its
+// Deployment would. When ctx is done it stops the process that runs then.
+func (p *Process) KeepRunning(ctx context.Context, say func(string)) error {
+	for {
+		select {
+		case <-ctx.Done():
+			stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), 20*time.Second)
+			defer cancel()
+			return p.Stop(stopping)
+		case <-p.Ended():
+		}
+		say(fmt.Sprintf("%s ended (%v) and is started again in %s; see %s", p.Name, p.Err(), restartAfter, p.Log))
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(restartAfter):
+		}
+		next, err := p.again()
+		if err != nil {
+			return err
+		}
+		p = next
+	}
 }
 
 // start starts a program and appends its output to a log. A detached one outlives this process, in
