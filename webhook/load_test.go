@@ -218,7 +218,9 @@ func TestSilentCallersAreDenied(t *testing.T) {
 	request.Header.Set("Content-Type", "application/json")
 	go func() { _, _ = writer.Write(large(t, 10)[:300]) }()
 	defer writer.Close()
-	response, err := server.Client().Do(request)
+	client := server.Client()
+	client.Timeout = 10 * reviewTimeout // It is no wait for ever if the server has no deadline.
+	response, err := client.Do(request)
 	if err != nil {
 		t.Fatal(err)
 	}

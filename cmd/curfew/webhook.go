@@ -105,7 +105,7 @@ func (a *admission) addHandlers(context.Context) error {
 	}
 	a.handlers, err = webhook.New(webhook.Options{
 		Only: a.options.onlyNamespaces, Platform: a.platform.Platform.Store(), Ready: a.platform.Platform.Ready, Runtimes: a.platform.Platform.Runtimes, Objects: objects,
-		Pods: webhook.LivePods{Reader: a.mgr.GetAPIReader()}, Owners: &follow.Owners{Client: a.dynamic, Mapper: a.mgr.GetRESTMapper()},
+		Owners:     &follow.Owners{Client: a.dynamic, Mapper: a.mgr.GetRESTMapper()},
 		Namespaces: namespaces, Tallies: tallies, Clock: a.clock, ServerTime: a.serverTime, Registerer: metrics.Registry,
 		WarnBelow: warnBelow, AnnotationsOnly: a.options.annotationsOnly(), Access: reviews,
 		ControllerUser: "system:serviceaccount:" + a.options.namespace + ":" + controllerAccount,
