@@ -14,12 +14,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 )
 
-// guarded serves a handler as an [admission.Webhook] whose errors are no denials (S8). The API server
+// guarded serves an endpoint as an [admission.Webhook] whose errors are no denials (S8). The API server
 // treats an AdmissionReview with allowed=false under a 200 as a rejection, whatever its code
 // (apiserver, webhook/{mutating,validating}/dispatcher.go). Only if the call fails does it ask its
 // failure policy, so an error has the HTTP status of one.
-func (w *Webhooks) guarded(name string, handler admission.Handler) http.Handler {
-	hook := &admission.Webhook{Handler: counted{w, name, handler}, LogConstructor: quiet}
+func (w *Webhooks) guarded(name string, answer answer) http.Handler {
+	hook := &admission.Webhook{Handler: w.counted(name, answer), LogConstructor: quiet}
 	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		out := &guard{ResponseWriter: rw}
 		hook.ServeHTTP(out, r.WithContext(context.WithValue(r.Context(), guardKey{}, out)))
@@ -56,39 +56,34 @@ func (g *guard) Write(p []byte) (int, error) {
 var errUnread = errors.New("it is no AdmissionReview of admission.k8s.io/v1 with a request.uid, is not complete, or is nested too deeply")
 
 // counted recovers, counts and measures.
-type counted struct {
-	*Webhooks
-	name    string
-	handler admission.Handler
-}
-
-// Handle implements [admission.Handler].
-func (c counted) Handle(ctx context.Context, review admission.Request) (out admission.Response) {
-	timer := prometheus.NewTimer(c.metrics.latency.WithLabelValues(c.name))
-	guard, _ := ctx.Value(guardKey{}).(*guard)
-	guard.status = http.StatusInternalServerError // of an answer that the library makes of a panic below
-	defer func() {
-		if reason := recover(); reason != nil {
-			out = c.failed(&review, "curfew failed while it reviewed the request", fmt.Errorf("panic: %v\n%s", reason, debug.Stack()))
+func (w *Webhooks) counted(name string, answer answer) admission.HandlerFunc {
+	return func(ctx context.Context, review admission.Request) (out admission.Response) {
+		timer := prometheus.NewTimer(w.metrics.latency.WithLabelValues(name))
+		guard, _ := ctx.Value(guardKey{}).(*guard)
+		guard.status = http.StatusInternalServerError // of an answer that the library makes of a panic below
+		defer func() {
+			if reason := recover(); reason != nil {
+				out = w.failed(&review, "curfew failed while it reviewed the request", fmt.Errorf("panic: %v\n%s", reason, debug.Stack()))
+			}
+			if until, ok := ctx.Deadline(); ok && isError(&out) && !time.Now().Before(until) {
+				out = throttled() // Late for want of memory: to fail would let the object pass (S9).
+			}
+			if err := out.Complete(review); err != nil {
+				out = w.failed(&review, "curfew failed while it wrote its answer", err)
+			}
+			out.Patches = nil // They are in the answer.
+			timer.ObserveDuration()
+			kind := w.kindLabel(&review)
+			w.metrics.reviews.WithLabelValues(name, operationLabel(review.Operation), kind.Group, kind.Kind, string(outcomeOf(&out))).Inc()
+			if guard.status = http.StatusOK; isError(&out) {
+				guard.status = int(out.Result.Code)
+			}
+		}()
+		if review.UID == "" { // The API server would ignore a denial.
+			return invalid(errUnread)
 		}
-		if until, ok := ctx.Deadline(); ok && isError(&out) && !time.Now().Before(until) {
-			out = throttled() // Late for want of memory: to fail would let the object pass (S9).
-		}
-		if err := out.Complete(review); err != nil {
-			out = c.failed(&review, "curfew failed while it wrote its answer", err)
-		}
-		out.Patches = nil // They are in the answer.
-		timer.ObserveDuration()
-		kind := c.kindLabel(&review)
-		c.metrics.reviews.WithLabelValues(c.name, operationLabel(review.Operation), kind.Group, kind.Kind, string(outcomeOf(&out))).Inc()
-		if guard.status = http.StatusOK; isError(&out) {
-			guard.status = int(out.Result.Code)
-		}
-	}()
-	if review.UID == "" { // The API server would ignore a denial.
-		return invalid(errUnread)
+		return w.handle(ctx, &review, answer)
 	}
-	return c.handler.Handle(ctx, review)
 }
 
 // isError reports whether an answer is none of the denials, which have audit annotations.

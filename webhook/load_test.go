@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -217,6 +218,7 @@ func TestSilentCallersAreDenied(t *testing.T) {
 	request.ContentLength = 1 << 20
 	request.Header.Set("Content-Type", "application/json")
 	go func() { _, _ = writer.Write(large(t, 10)[:300]) }()
+	defer time.AfterFunc(3*reviewTimeout, func() { writer.CloseWithError(errors.New("no answer to half a body")) }).Stop()
 	defer writer.Close()
 	response, err := server.Client().Do(request)
 	if err != nil {

@@ -10,21 +10,12 @@ import (
 	"gomodules.xyz/jsonpatch/v2"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
-	"curfew.dev/curfew/policy/fieldpath"
 	"curfew.dev/curfew/policy/lifetime"
 	"curfew.dev/curfew/policy/platform"
 	"curfew.dev/curfew/policy/resolution"
 	"curfew.dev/curfew/policy/tally"
 	"curfew.dev/curfew/policy/wellknown"
 )
-
-// mutator fills in defaults, and keeps Curfew's stamps.
-type mutator struct{ *Webhooks }
-
-// Handle implements [admission.Handler].
-func (m mutator) Handle(ctx context.Context, review admission.Request) admission.Response {
-	return m.handle(ctx, &review, m.mutate)
-}
 
 // mutate fills in defaults of a new object, and gives a Pod that a PodTally counts its finalizer.
 // On UPDATE it corrects the stamp of a changed default, fills in again what is removed, and records
@@ -112,78 +103,47 @@ func (w *Webhooks) assigned(request *request, assignments []resolution.Assignmen
 // to change. It is known to apply to the object as it was sent, since each operation is made for the
 // decoded one, which it changes: FuzzReview compares that with the API server's library.
 func patchFor(object map[string]any, assignments []resolution.Assignment) ([]jsonpatch.Operation, error) {
-	var draft draft
+	var patch []jsonpatch.Operation
+	created := map[string]bool{} // parents that the patch adds. Their members are part of the same operation, which has the same map.
 	for _, assignment := range assignments {
-		if err := draft.assign(object, assignment); err != nil {
-			return nil, err
+		path := assignment.Path
+		if len(path) == 0 || slices.Contains(path, "*") {
+			return nil, fmt.Errorf("%q leads to no single field", path.String())
 		}
-	}
-	return draft.operations, nil
-}
-
-// draft collects operations.
-type draft struct {
-	operations []jsonpatch.Operation
-	// created are the paths of parents that the draft adds. Their members are part of the same
-	// operation, which has the same map.
-	created [][]string
-}
-
-func (d *draft) assign(object map[string]any, assignment resolution.Assignment) error {
-	path := assignment.Path
-	if len(path) == 0 || slices.Contains(path, "*") {
-		return fmt.Errorf("%q leads to no single field", path.String())
-	}
-	parent, inCreated := object, false
-	for i, name := range path[:len(path)-1] {
-		value := parent[name]
-		if value == nil {
-			if assignment.Value == nil {
-				return nil
+		last := len(path) - 1
+		parent, inCreated := object, false
+		for i, name := range path[:last] {
+			at := path[:i+1].Pointer()
+			if parent[name] == nil && assignment.Value != nil {
+				added := map[string]any{}
+				if parent[name] = added; !inCreated {
+					patch = append(patch, jsonpatch.NewOperation("add", at, added))
+					created[at] = true
+				}
 			}
-			added := map[string]any{}
-			parent[name] = added
-			if !inCreated {
-				d.created = append(d.created, path[:i+1])
-				d.add("add", path[:i+1], added)
-				inCreated = true
+			next, ok := parent[name].(map[string]any)
+			if !ok && parent[name] != nil {
+				return nil, fmt.Errorf("%s is %T and not an object, so that %s cannot be set", at, parent[name], path)
 			}
-			parent = added
+			parent, inCreated = next, inCreated || created[at] // Nil where there is nothing to remove.
+		}
+		have, present := parent[path[last]]
+		operation := "add"
+		switch {
+		case assignment.Value == nil && !present, assignment.Value != nil && reflect.DeepEqual(have, assignment.Value):
 			continue
+		case assignment.Value == nil:
+			operation = "remove"
+			delete(parent, path[last])
+		default:
+			if present {
+				operation = "replace"
+			}
+			parent[path[last]] = assignment.Value
 		}
-		next, ok := value.(map[string]any)
-		if !ok {
-			return fmt.Errorf("%s is %T and not an object, so that %s cannot be set", path[:i+1].Pointer(), value, path)
-		}
-		parent, inCreated = next, inCreated || d.creates(path[:i+1])
-	}
-	name := path[len(path)-1]
-	have, present := parent[name]
-	switch {
-	case assignment.Value == nil && !present, present && reflect.DeepEqual(have, assignment.Value) && have != nil:
-		return nil
-	case assignment.Value == nil:
-		delete(parent, name)
 		if !inCreated {
-			d.add("remove", path, nil)
+			patch = append(patch, jsonpatch.NewOperation(operation, path.Pointer(), assignment.Value))
 		}
-		return nil
 	}
-	parent[name] = assignment.Value
-	switch {
-	case inCreated:
-	case present:
-		d.add("replace", path, assignment.Value)
-	default:
-		d.add("add", path, assignment.Value)
-	}
-	return nil
-}
-
-func (d *draft) add(op string, path fieldpath.FieldPath, value any) {
-	d.operations = append(d.operations, jsonpatch.NewOperation(op, path.Pointer(), value))
-}
-
-func (d *draft) creates(path []string) bool {
-	return slices.ContainsFunc(d.created, func(created []string) bool { return slices.Equal(created, path) })
+	return patch, nil
 }

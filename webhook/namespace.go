@@ -13,22 +13,6 @@ import (
 	"curfew.dev/curfew/policy/wellknown"
 )
 
-// namespaceMutator keeps Curfew's own keys on Namespaces.
-type namespaceMutator struct{ *Webhooks }
-
-// Handle implements [admission.Handler].
-func (m namespaceMutator) Handle(ctx context.Context, review admission.Request) admission.Response {
-	return m.handle(ctx, &review, m.mutateNamespace)
-}
-
-// namespaceValidator asks the rules about Namespaces.
-type namespaceValidator struct{ *Webhooks }
-
-// Handle implements [admission.Handler].
-func (v namespaceValidator) Handle(ctx context.Context, review admission.Request) admission.Response {
-	return v.handle(ctx, &review, v.validateNamespace)
-}
-
 // mutateNamespace keeps Curfew's own keys on a namespace in step with its annotations: the labels
 // by which the API server selects, and since when the defaults apply.
 //

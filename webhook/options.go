@@ -54,10 +54,9 @@ type Options struct {
 	Runtimes RuntimeGetter
 	// Objects reads objects that use a runtime, to count them; nil means that they are not counted.
 	Objects ObjectLister
-	// Pods reads the Pods that Bindings change; nil means that Bindings are not reviewed.
-	Pods PodGetter
-	// Owners reads the owners of objects that a controller creates and a rule denies; nil means that
-	// none is read, and such objects are admitted.
+	// Owners reads the owners of objects that a controller creates and a rule denies, and the Pods that
+	// Bindings change. Nil means that none is read: such objects are admitted, and Bindings are not
+	// reviewed.
 	Owners OwnerReader
 	// ControllerAccounts is --controller-accounts: controllers besides those that profiles name.
 	ControllerAccounts []string
@@ -105,19 +104,13 @@ type Options struct {
 	Logger logr.Logger
 }
 
-// OwnerReader reads the controller owners of objects.
+// OwnerReader reads the objects that references name, such as the controller owners of others.
 type OwnerReader interface {
-	// Read asks the API server. Nil without an error means that the owner is gone, or that another
-	// object has its name.
+	// Read asks the API server. Nil without an error means that the object is gone, or that another
+	// one has its name.
 	Read(ctx context.Context, namespace string, owner *metav1.OwnerReference) (map[string]any, error)
 	// Serves reports whether the API server serves a kind. It may be wrong for a kind that is new.
 	Serves(kind schema.GroupKind) (bool, error)
-}
-
-// PodGetter reads Pods.
-type PodGetter interface {
-	// Pod returns the JSON form of a Pod, which the caller may change; nil if there is none.
-	Pod(ctx context.Context, namespace, name string) (map[string]any, error)
 }
 
 // AccessReviewer reports whether a user may use what.Verb on an object; delete if it is empty.

@@ -187,7 +187,7 @@ func TestOwnersAreReadOnce(t *testing.T) {
 	}
 }
 
-// crowd is an OwnerReader and a PodGetter that notes how many reads have begun.
+// crowd is an OwnerReader that notes how many reads have begun.
 type crowd struct{ started, end chan struct{} }
 
 func (c *crowd) Read(context.Context, string, *metav1.OwnerReference) (map[string]any, error) {
@@ -201,21 +201,19 @@ func (c *crowd) Serves(schema.GroupKind) (bool, error) {
 	return err == nil, err
 }
 
-func (c *crowd) Pod(ctx context.Context, namespace, _ string) (map[string]any, error) {
-	return c.Read(ctx, namespace, nil)
-}
-
 // S9: posted reviews have no more than four owners, and four Pods of Bindings, read at the same time.
 func TestReadsAreLimited(t *testing.T) {
 	binding := &request{kind: bindingKind, review: &admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{Name: "a"}}, facts: &policy.Facts{UID: "u", Labels: map[string]string{wellknown.LabelTTL: "2d"}}}
 	for name, read := range map[string]func(context.Context, *Webhooks){
-		"kinds":  func(ctx context.Context, w *Webhooks) { w.served(ctx, schema.GroupKind{Group: "argoproj.io"}) },
-		"owners": func(ctx context.Context, w *Webhooks) { _, _ = w.readOwner(ctx, "ci", &metav1.OwnerReference{}) },
-		"Pods":   func(ctx context.Context, w *Webhooks) { w.validate(ctx, binding, time.Unix(1000, 0)) },
+		"kinds": func(ctx context.Context, w *Webhooks) { w.served(ctx, schema.GroupKind{Group: "argoproj.io"}) },
+		"owners": func(ctx context.Context, w *Webhooks) {
+			_, _ = w.read(ctx, w.ownerReads, "ci", &metav1.OwnerReference{})
+		},
+		"Pods": func(ctx context.Context, w *Webhooks) { w.validate(ctx, binding, time.Unix(1000, 0)) },
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			reader := &crowd{started: make(chan struct{}, 100), end: make(chan struct{})}
-			w := &Webhooks{settings: Options{Owners: reader, Pods: reader, Only: []string{"ci"}}}
+			w := &Webhooks{settings: Options{Owners: reader, Only: []string{"ci"}}}
 			w.ownerReads, w.podReads = semaphore.NewWeighted(maxReads), semaphore.NewWeighted(maxReads)
 			var all sync.WaitGroup
 			for range 50 {

@@ -8,13 +8,14 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/sync/semaphore"
 	"golang.org/x/sync/singleflight"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/cache"
-	"k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/client-go/metadata"
 	"k8s.io/utils/ptr"
@@ -36,14 +37,6 @@ func (w *Webhooks) compiles(kind string) bool {
 	return kind == "LifecyclePolicy" || kind == "KindProfile" || kind == cleanupKind || kind == clusterCleanupKind || kind == tallyKind
 }
 
-// policyValidator asks the rules about Curfew's own kinds.
-type policyValidator struct{ *Webhooks }
-
-// Handle implements [admission.Handler].
-func (v policyValidator) Handle(ctx context.Context, review admission.Request) admission.Response {
-	return v.handle(ctx, &review, v.validatePolicy)
-}
-
 // validatePolicy asks the rules about a policy, KindProfile or PodTally.
 func (w *Webhooks) validatePolicy(ctx context.Context, request *request, now time.Time) admission.Response {
 	kind := request.facts.Profile.Kind
@@ -60,14 +53,18 @@ func (w *Webhooks) validatePolicy(ctx context.Context, request *request, now tim
 		return w.validateTally(ctx, request)
 	}
 	review := &rules.PlatformRequest{Options: w.options, Now: now}
-	var err error
 	if kind.Kind == "KindProfile" {
-		_, _, review.Errors, review.OldErrors, err = compileBoth(ctx, w, request, w.profile)
+		profile, err := compileBoth(ctx, w, request, w.profile)
+		if err != nil {
+			return uncompiled(err)
+		}
+		review.Errors, review.OldErrors = profile.errs, profile.oldErrs
 	} else {
-		review.Policy, review.OldPolicy, review.Errors, review.OldErrors, err = compileBoth(ctx, w, request, w.compiler.Policy)
-	}
-	if err != nil {
-		return uncompiled(err)
+		policy, err := compileBoth(ctx, w, request, w.compiler.Policy)
+		if err != nil {
+			return uncompiled(err)
+		}
+		review.Policy, review.OldPolicy, review.Errors, review.OldErrors = policy.now, policy.old, policy.errs, policy.oldErrs
 	}
 	if lister, ok := w.source.namespaces.(NamespaceLister); ok && review.Policy != nil && review.Policy.Bounds != (lifetime.Bounds{}) {
 		review.Namespaces = lister.Bounded()
@@ -103,54 +100,56 @@ func uncompiled(err error) admission.Response {
 type compiled[P any] struct {
 	now, old      P
 	errs, oldErrs field.ErrorList
-	err           error
 }
 
 // compileBoth compiles the object of a request, and the old one if there is one. The expressions of
 // one author must not make the reviews of others too late, so a late one returns errCompiling.
-func compileBoth[T, P any](ctx context.Context, w *Webhooks, request *request, compile func(*T) (P, field.ErrorList)) (now, old P,
-	errs, oldErrs field.ErrorList, err error) {
+func compileBoth[T, P any](ctx context.Context, w *Webhooks, request *request, compile func(*T) (P, field.ErrorList)) (out compiled[P], _ error) {
 	ctx, cancel := context.WithTimeout(ctx, compileTimeout)
 	defer cancel()
 	if w.compiling.Acquire(ctx, 1) != nil {
-		return now, old, nil, nil, errCompiling
+		return out, errCompiling
 	}
-	result := make(chan compiled[P], 1)
+	results, failures := make(chan compiled[P], 1), make(chan error, 1)
 	go func() {
 		defer w.compiling.Release(1) // Also if no one waits any longer.
-		result <- compileNow(request, compile)
+		if result, err := compileNow(request, compile); err != nil {
+			failures <- err
+		} else {
+			results <- result
+		}
 	}()
 	select {
-	case out := <-result:
-		return out.now, out.old, out.errs, out.oldErrs, out.err
+	case out = <-results:
+		return out, nil
+	case err := <-failures:
+		return out, err
 	case <-ctx.Done():
-		return now, old, nil, nil, errCompiling
+		return out, errCompiling
 	}
 }
 
-func compileNow[T, P any](request *request, compile func(*T) (P, field.ErrorList)) (out compiled[P]) {
+func compileNow[T, P any](request *request, compile func(*T) (P, field.ErrorList)) (out compiled[P], err error) {
 	defer func() { // In a goroutine of its own, a panic would end the process.
 		if reason := recover(); reason != nil {
-			out.err = fmt.Errorf("compiling it panics: %v", reason)
+			err = fmt.Errorf("compiling it panics: %v", reason)
 		}
 	}()
-	object, before := new(T), new(T)
-	if out.err = json.Unmarshal(request.review.Object.Raw, object); out.err != nil {
-		out.err = fmt.Errorf("request.object: %w", out.err)
-		return out
+	one := func(name string, object map[string]any) (compiled P, errs field.ErrorList, _ error) {
+		typed := new(T)
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object, typed); err != nil {
+			return compiled, nil, fmt.Errorf("%s: %w", name, err)
+		}
+		compiled, errs = compile(typed)
+		return compiled, append(errs, requirement.Unknown(request.facts.Profile.Kind.Kind, object)...), nil
 	}
 	if request.old != nil {
-		if out.err = json.Unmarshal(request.review.OldObject.Raw, before); out.err != nil {
-			out.err = fmt.Errorf("request.oldObject: %w", out.err)
-			return out
+		if out.old, out.oldErrs, err = one("request.oldObject", request.old); err != nil {
+			return out, err
 		}
-		out.old, out.oldErrs = compile(before)
 	}
-	out.now, out.errs = compile(object)
-	kind := request.facts.Profile.Kind.Kind
-	out.errs = append(out.errs, requirement.Unknown(kind, request.object)...)
-	out.oldErrs = append(out.oldErrs, requirement.Unknown(kind, request.old)...)
-	return out
+	out.now, out.errs, err = one("request.object", request.object)
+	return out, err
 }
 
 // Kinds of cleanup policies.
@@ -161,13 +160,13 @@ const (
 
 // validateCleanup asks the rules about a cleanup policy.
 func (w *Webhooks) validateCleanup(ctx context.Context, request *request) admission.Response {
-	review := &rules.CleanupRequest{Options: w.options}
-	compiled, before, errs, oldErrs, err := w.compileCleanup(ctx, request)
+	found, err := w.compileCleanup(ctx, request)
 	if err != nil {
 		return uncompiled(err)
 	}
-	review.Policy, review.Before, review.Errors, review.OldErrors = compiled, before, errs, oldErrs
-	if w.policyLimit != nil && len(errs) == 0 && request.old == nil && request.kind.Kind == cleanupKind {
+	compiled, before := found.now, found.old
+	review := &rules.CleanupRequest{Options: w.options, Policy: compiled, Before: before, Errors: found.errs, OldErrors: found.oldErrs}
+	if w.policyLimit != nil && len(found.errs) == 0 && request.old == nil && request.kind.Kind == cleanupKind {
 		full, err := w.policyLimit.check(ctx, request.facts.Namespace, request.facts.Name)
 		if full != nil {
 			review.Errors = append(review.Errors, full)
@@ -202,40 +201,39 @@ func (w *Webhooks) validateCleanup(ctx context.Context, request *request) admiss
 // lacks returns the permissions that a user lacks on the resources that a policy reads and deletes.
 func (w *Webhooks) lacks(ctx context.Context, user authenticationv1.UserInfo, p *cleanup.Policy, access []rules.CleanupAccess) ([]string,
 	error) {
-	missing := make([][]string, len(access))
+	lacking := make([]string, len(access))
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(maxReviews)
 	for i, of := range access {
-		missing[i] = make([]string, len(of.Verbs))
-		for j, verb := range of.Verbs {
-			group.Go(func() error {
+		group.Go(func() error {
+			var missing []string
+			for _, verb := range of.Verbs {
 				may, err := w.settings.Access.May(ctx, user, authorizationv1.ResourceAttributes{
 					Verb: verb, Namespace: p.Namespace, Group: of.Group, Resource: of.Resource,
 				})
-				if !may {
-					missing[i][j] = verb
+				if err != nil {
+					return err
 				}
-				return err
-			})
-		}
+				if !may {
+					missing = append(missing, verb)
+				}
+			}
+			if len(missing) > 0 {
+				lacking[i] = rules.Enumerate(missing) + " " + of.String()
+			}
+			return nil
+		})
 	}
 	if err := group.Wait(); err != nil {
 		return nil, err
 	}
-	var out []string
-	for i := range access {
-		if verbs := slices.DeleteFunc(missing[i], func(verb string) bool { return verb == "" }); len(verbs) > 0 {
-			out = append(out, rules.Enumerate(verbs)+" "+access[i].String())
-		}
-	}
-	return out, nil
+	return slices.DeleteFunc(lacking, func(text string) bool { return text == "" }), nil
 }
 
 // maxReviews is how many access reviews run at once.
 const maxReviews = 16
 
-func (w *Webhooks) compileCleanup(ctx context.Context, request *request) (now, old *cleanup.Policy, errs, oldErrs field.ErrorList,
-	err error) {
+func (w *Webhooks) compileCleanup(ctx context.Context, request *request) (compiled[*cleanup.Policy], error) {
 	checked := func(compiled *cleanup.Policy, errs field.ErrorList) (*cleanup.Policy, field.ErrorList) {
 		if err := compiled.CheckInterval(w.settings.CleanupInterval); err != nil {
 			errs = append(errs, err)
@@ -261,7 +259,7 @@ type policyLimit struct {
 	counts singleflight.Group
 	// slots bounds how many lists are under way. Each reads one policy, as large as its author made
 	// it.
-	slots chan struct{}
+	slots *semaphore.Weighted
 	full  *cache.LRUExpireCache // namespaces
 }
 
@@ -271,7 +269,7 @@ func newPolicyLimit(client metadata.Interface, most int, clock Clock) *policyLim
 		return nil
 	}
 	return &policyLimit{client: client, most: most, full: cache.NewLRUExpireCacheWithClock(maxAnswers, clock),
-		slots: make(chan struct{}, countsAtOnce)}
+		slots: semaphore.NewWeighted(countsAtOnce)}
 }
 
 const (
@@ -320,12 +318,10 @@ func (l *policyLimit) isFull(ctx context.Context, namespace string) (bool, error
 func (l *policyLimit) count(ctx context.Context, namespace, selector string) (int, error) {
 	ctx, cancel := context.WithTimeout(ctx, countTimeout)
 	defer cancel()
-	select {
-	case l.slots <- struct{}{}:
-		defer func() { <-l.slots }()
-	case <-ctx.Done():
-		return 0, fmt.Errorf("waiting to count the CleanupPolicies of namespace %s: %w", namespace, ctx.Err())
+	if err := l.slots.Acquire(ctx, 1); err != nil {
+		return 0, fmt.Errorf("waiting to count the CleanupPolicies of namespace %s: %w", namespace, err)
 	}
+	defer l.slots.Release(1)
 	list, err := l.client.Resource(v1alpha1.GroupVersion.WithResource(v1alpha1.CleanupPolicies)).Namespace(namespace).
 		List(ctx, metav1.ListOptions{Limit: 1, FieldSelector: selector})
 	if err != nil {
@@ -336,16 +332,15 @@ func (l *policyLimit) count(ctx context.Context, namespace, selector string) (in
 
 // validateTally asks the rules about a PodTally.
 func (w *Webhooks) validateTally(ctx context.Context, request *request) admission.Response {
-	review := &rules.TallyRequest{Options: w.options, Outer: w.source.store.Snapshot().BoundingKind(policy.PodProfile.Kind.GroupKind())}
-	var err error
-	review.Tally, review.Old, review.Errors, review.OldErrors, err = compileBoth(ctx, w, request,
-		func(object *v1alpha1.PodTally) (*tally.Tally, field.ErrorList) {
-			object.Namespace = request.facts.Namespace // On CREATE it may only be in the URL.
-			return tally.Compile(object)
-		})
+	found, err := compileBoth(ctx, w, request, func(object *v1alpha1.PodTally) (*tally.Tally, field.ErrorList) {
+		object.Namespace = request.facts.Namespace // On CREATE it may only be in the URL.
+		return tally.Compile(object)
+	})
 	if err != nil {
 		return uncompiled(err)
 	}
+	review := &rules.TallyRequest{Options: w.options, Outer: w.source.store.Snapshot().BoundingKind(policy.PodProfile.Kind.GroupKind()),
+		Tally: found.now, Old: found.old, Errors: found.errs, OldErrors: found.oldErrs}
 	if review.Namespace, err = w.source.Namespace(ctx, request.facts.Namespace); err != nil {
 		return w.unreadable(request, err)
 	}

@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"unicode"
 
 	"gomodules.xyz/jsonpatch/v2"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -199,21 +198,12 @@ const (
 // oneLine makes a text valid in a Warning header: the API server silently drops one with control
 // characters.
 func oneLine(text string, limit int) string {
-	text = strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) || r == unicode.ReplacementChar || r == '\u2028' || r == '\u2029' {
-			return ' '
-		}
-		return r
-	}, text)
+	text = quote.OneLine(text)
 	if len(text) <= limit {
 		return text
 	}
 	const rest = "..."
-	cut := limit - len(rest)
-	for cut > 0 && text[cut]&0xC0 == 0x80 {
-		cut--
-	}
-	return text[:cut] + rest
+	return strings.ToValidUTF8(text[:limit-len(rest)], "") + rest
 }
 
 // unanswered denies a request whose author's permissions could not be found out in time.

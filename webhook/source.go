@@ -221,40 +221,18 @@ func (s *source) tallied(namespace string) (bool, error) {
 	return slices.ContainsFunc(all, func(each *tally.Tally) bool { return !each.Deleting }), err
 }
 
-// hold gives a new Pod the finalizer of the tally that counts it. It takes a finalizer or an
-// annotation counted-by away that the author copied from another Pod: nothing would remove the one,
-// and with the other the Pod would never be counted (S7). The controller adopts a Pod that is
-// created before the cache knows its tally.
-func (w *Webhooks) hold(pod *policy.Facts) (out []resolution.Assignment, want bool) {
+// hold gives a new Pod the finalizer of the tally that counts it (see [tally.Hold]). The controller
+// adopts a Pod that is created before the cache knows its tally.
+func (w *Webhooks) hold(pod *policy.Facts) ([]resolution.Assignment, bool) {
 	if !pod.IsPod() || w.source.tallies == nil {
 		return nil, false
-	}
-	if _, copied := pod.Annotations[wellknown.AnnotationCountedBy]; copied {
-		out = append(out, resolution.Assignment{Path: fieldpath.FieldPath{"metadata", "annotations", wellknown.AnnotationCountedBy}})
 	}
 	tallies, err := w.source.tallies.In(pod.Namespace)
 	if err != nil {
 		w.log.V(1).Info("a new Pod is left to the controller to adopt", "namespace", pod.Namespace, "reason", err.Error())
-		return out, false
+		return tally.Uncounted(pod), false
 	}
-	want = tally.Owner(tallies, pod) != nil
-	if want == tally.Held(pod) {
-		return out, want
-	}
-	finalizers := make([]any, 0, len(pod.Finalizers)+1)
-	for _, finalizer := range pod.Finalizers {
-		if finalizer != wellknown.FinalizerTally {
-			finalizers = append(finalizers, finalizer)
-		}
-	}
-	if want {
-		finalizers = append(finalizers, wellknown.FinalizerTally)
-	}
-	path := fieldpath.FieldPath{"metadata", "finalizers"}
-	if len(finalizers) == 0 {
-		return append(out, resolution.Assignment{Path: path}), want
-	}
-	return append(out, resolution.Assignment{Path: path, Value: finalizers}), want
+	return tally.Hold(tallies, pod)
 }
 
 // unfilled takes out of a new object what an earlier call filled in (see [resolution.Unfilled]), and

@@ -2,6 +2,7 @@ package webhook
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"net/http"
 	"strings"
@@ -9,21 +10,21 @@ import (
 
 	admissionv1 "k8s.io/api/admission/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 	"sigs.k8s.io/yaml"
 )
 
-// pods is a PodGetter over YAML by name.
+// pods is an OwnerReader over the YAML of Pods, by name.
 type pods struct {
+	OwnerReader
 	of    map[string]string
 	err   error
 	reads int
 }
 
-func (p *pods) Pod(_ context.Context, namespace, name string) (map[string]any, error) {
+func (p *pods) Read(_ context.Context, namespace string, pod *metav1.OwnerReference) (map[string]any, error) {
 	p.reads++
-	text, ok := p.of[namespace+"/"+name]
-	if !ok || p.err != nil {
+	text, ok := p.of[namespace+"/"+pod.Name]
+	if !ok || p.err != nil || pod.Kind != "Pod" || pod.UID != "u" {
 		return nil, p.err
 	}
 	out := map[string]any{}
@@ -33,14 +34,14 @@ func (p *pods) Pod(_ context.Context, namespace, name string) (map[string]any, e
 // review answers a request as the endpoint does, with its subresource and resource.
 func (w *world) review(t *testing.T, a ask, sub, resource string) *admissionv1.AdmissionResponse {
 	t.Helper()
-	request := a.review(t).Request
-	request.SubResource, request.Resource = sub, metav1.GroupVersionResource{Version: "v1", Resource: resource}
-	asked := admission.Request{AdmissionRequest: *request}
-	out := w.webhooks.handlers()[a.path].Handle(t.Context(), asked)
-	if err := out.Complete(asked); err != nil {
+	asked := a.review(t)
+	asked.Request.SubResource, asked.Request.Resource = sub, metav1.GroupVersionResource{Version: "v1", Resource: resource}
+	body, err := json.Marshal(asked)
+	if err != nil {
 		t.Fatal(err)
 	}
-	return &out.AdmissionResponse
+	_, out := w.post(t, a.path, body)
+	return out.Response
 }
 
 // A write of the status keeps what it says of annotations and labels, so that it is judged as an
@@ -125,7 +126,7 @@ func TestBindingsChangePods(t *testing.T) {
 		"plain/always": "{apiVersion: v1, kind: Pod, metadata: {name: always, namespace: plain, uid: u}, spec: {restartPolicy: Always}}",
 		"plain/marked": "{apiVersion: v1, kind: Pod, metadata: {name: marked, namespace: plain, uid: u, annotations: {curfew.dev/ttl-after-finished: 1h}}, spec: {restartPolicy: Never}}",
 	}}
-	w := newWorld(t, func(o *Options) { o.Access, o.RequireDelete, o.Pods = access, true, known })
+	w := newWorld(t, func(o *Options) { o.Access, o.RequireDelete, o.Owners = access, true, known })
 	const absent = "metadata.uid: is absent, and the Binding changes Curfew's keys of its Pod: set it to the UID of the Pod and use subresource pods/binding"
 	for name, test := range map[string]struct{ pod, metadata, reason string }{
 		"a TTL":                      {"a", "uid: u, annotations: {curfew.dev/ttl-after-finished: 1h}", "may not"},
@@ -182,7 +183,7 @@ func TestBindingsLabelPodsForKyverno(t *testing.T) {
 		true: {"uid: u, ": "may not", "": "metadata.uid: is absent"}, false: {"uid: u, ": "", "": ""},
 	} {
 		w := newWorld(t, func(o *Options) {
-			o.Access, o.RequireDelete, o.Pods, o.KyvernoLabel = &answers{of: map[string]bool{}}, true, known, alias
+			o.Access, o.RequireDelete, o.Owners, o.KyvernoLabel = &answers{of: map[string]bool{}}, true, known, alias
 		})
 		for uid, want := range wants {
 			got := w.review(t, ask{path: PathValidate, namespace: "plain", user: "system:serviceaccount:ci:scheduler",

@@ -8,14 +8,12 @@ import (
 	"maps"
 	"time"
 
+	"golang.org/x/sync/semaphore"
 	admissionv1 "k8s.io/api/admission/v1"
-	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"curfew.dev/curfew/policy"
@@ -25,14 +23,6 @@ import (
 	"curfew.dev/curfew/policy/rules"
 	"curfew.dev/curfew/policy/wellknown"
 )
-
-// validator asks the rules about objects.
-type validator struct{ *Webhooks }
-
-// Handle implements [admission.Handler].
-func (v validator) Handle(ctx context.Context, review admission.Request) admission.Response {
-	return v.handle(ctx, &review, v.validate)
-}
 
 // validate asks the rules about a new or changed object.
 func (w *Webhooks) validate(ctx context.Context, request *request, now time.Time) admission.Response {
@@ -93,68 +83,39 @@ func (w *Webhooks) decide(ctx context.Context, request *request, review *rules.R
 	return decided(decision, request.user.IsPerson())
 }
 
-// LivePods reads Pods from the API server.
-type LivePods struct{ Reader client.Reader }
-
-// Pod implements [PodGetter].
-func (p LivePods) Pod(ctx context.Context, namespace, name string) (map[string]any, error) {
-	ctx, cancel := context.WithTimeout(ctx, liveReadTimeout)
-	defer cancel()
-	pod := &corev1.Pod{}
-	if err := p.Reader.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, pod); err != nil {
-		if apierrors.IsNotFound(err) {
-			return nil, nil
-		}
-		return nil, fmt.Errorf("from the API server: %w", err)
-	}
-	return runtime.DefaultUnstructuredConverter.ToUnstructured(pod)
-}
-
 // validateBinding judges the change of a Binding to its Pod: the API server copies annotations and
 // labels. Schedulers send annotations that the Pod already has, so the Pod must be read. Answers
 // show what it contains, and anyone may have posted the review: the UID proves that they know the
 // Pod. Without it the Binding is denied, since otherwise it would change the Pod unreviewed.
 func (w *Webhooks) validateBinding(ctx context.Context, request *request, now time.Time) admission.Response {
 	_, aliased := request.facts.Labels[wellknown.LabelKyvernoTTL]
-	if w.settings.Pods == nil || !carriesKey(request.facts) && !(aliased && w.options.KyvernoLabel) {
+	if w.settings.Owners == nil || !carriesKey(request.facts) && !(aliased && w.options.KyvernoLabel) {
 		return untouched()
 	}
 	if request.facts.UID == "" {
 		return unboundPod()
 	}
 	name := cmp.Or(request.review.Name, request.facts.Name)
-	pod, err := w.readPod(ctx, request.facts.Namespace, name)
+	pod, err := w.read(ctx, w.podReads, request.facts.Namespace,
+		&metav1.OwnerReference{APIVersion: "v1", Kind: "Pod", Name: name, UID: request.facts.UID})
 	if err != nil {
 		return w.failed(request.review, fmt.Sprintf("curfew could not read Pod %q, which the Binding changes", name), err)
 	}
-	if uid, _, _ := unstructured.NestedString(pod, "metadata", "uid"); uid != string(request.facts.UID) {
-		return untouched() // The API server refuses the Binding.
+	if pod == nil { // The API server refuses the Binding.
+		return untouched()
 	}
 	bound := *request
 	bound.kind, bound.resource, bound.operation = policy.PodProfile.Kind, podResource, admissionv1.Update
 	profile := w.Profiles().For(bound.kind)
 	bound.old, bound.oldFacts = pod, policy.FactsOfObjectContext(ctx, profile, pod)
-	bound.object = merged(merged(pod, "annotations", request.facts.Annotations), "labels", request.facts.Labels)
+	metadata, _ := pod["metadata"].(map[string]any)
+	changed := &unstructured.Unstructured{Object: maps.Clone(pod)}
+	changed.Object["metadata"] = maps.Clone(metadata)
+	changed.SetAnnotations(labels.Merge(changed.GetAnnotations(), request.facts.Annotations))
+	changed.SetLabels(labels.Merge(changed.GetLabels(), request.facts.Labels))
+	bound.object = changed.Object
 	bound.facts = policy.FactsOfObjectContext(ctx, profile, bound.object)
 	return w.validate(ctx, &bound, now)
-}
-
-// merged returns a copy of an object with more annotations or labels.
-func merged(object map[string]any, where string, more map[string]string) map[string]any {
-	if len(more) == 0 {
-		return object
-	}
-	before, _ := object["metadata"].(map[string]any)
-	out, metadata := maps.Clone(object), map[string]any{}
-	maps.Copy(metadata, before)
-	had, _ := before[where].(map[string]any)
-	entries := make(map[string]any, len(had)+len(more))
-	maps.Copy(entries, had)
-	for key, value := range more {
-		entries[key] = value
-	}
-	metadata[where], out["metadata"] = entries, metadata
-	return out
 }
 
 // served reports whether the API server serves a kind. Where a product is not installed, a tenant
@@ -207,7 +168,7 @@ func (w *Webhooks) admitChild(ctx context.Context, review *rules.Request, decisi
 		review.AdmitChild(decision, nil)
 		return
 	}
-	read, err := w.readOwner(ctx, facts.Namespace, owner)
+	read, err := w.read(ctx, w.ownerReads, facts.Namespace, owner)
 	if err != nil {
 		w.log.V(1).Info("the owner of a new object could not be read, so that the object is admitted", "kind", owner.Kind, "reason", err.Error())
 		review.AdmitChild(decision, nil)
@@ -219,20 +180,13 @@ func (w *Webhooks) admitChild(ctx context.Context, review *rules.Request, decisi
 	}
 }
 
-func (w *Webhooks) readPod(ctx context.Context, namespace, name string) (map[string]any, error) {
+// read reads the owner of an object, or the Pod of a Binding.
+func (w *Webhooks) read(ctx context.Context, slots *semaphore.Weighted, namespace string, reference *metav1.OwnerReference) (map[string]any, error) {
 	ctx, cancel := context.WithTimeout(ctx, liveReadTimeout)
 	defer cancel()
-	if err := w.podReads.Acquire(ctx, 1); err != nil {
+	if err := slots.Acquire(ctx, 1); err != nil {
 		return nil, err
 	}
-	defer w.podReads.Release(1)
-	return w.settings.Pods.Pod(ctx, namespace, name)
-}
-
-func (w *Webhooks) readOwner(ctx context.Context, namespace string, owner *metav1.OwnerReference) (map[string]any, error) {
-	if err := w.ownerReads.Acquire(ctx, 1); err != nil {
-		return nil, err
-	}
-	defer w.ownerReads.Release(1)
-	return w.settings.Owners.Read(ctx, namespace, owner)
+	defer slots.Release(1)
+	return w.settings.Owners.Read(ctx, namespace, reference)
 }

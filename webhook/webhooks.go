@@ -58,26 +58,24 @@ func New(options Options) (*Webhooks, error) {
 // Profiles returns the profiles by which the webhooks judge at this moment.
 func (w *Webhooks) Profiles() policy.Profiles { return w.source.store.Snapshot().Profiles }
 
+// answer decides about a decoded request at an instant.
+type answer func(context.Context, *request, time.Time) admission.Response
+
 // Register passes each endpoint to a server's function.
 func (w *Webhooks) Register(handle func(path string, handler http.Handler)) {
-	for path, handler := range w.handlers() {
-		handle(path, w.load.limited(path[1:], w.guarded(path[1:], handler)))
-	}
-}
-
-func (w *Webhooks) handlers() map[string]admission.Handler {
-	return map[string]admission.Handler{
-		PathMutate:            mutator{w},
-		PathValidate:          validator{w},
-		PathMutateNamespace:   namespaceMutator{w},
-		PathValidateNamespace: namespaceValidator{w},
-		PathValidatePolicy:    policyValidator{w},
+	for path, answer := range map[string]answer{
+		PathMutate:            w.mutate,
+		PathValidate:          w.validate,
+		PathMutateNamespace:   w.mutateNamespace,
+		PathValidateNamespace: w.validateNamespace,
+		PathValidatePolicy:    w.validatePolicy,
+	} {
+		handle(path, w.load.limited(path[1:], w.guarded(path[1:], answer)))
 	}
 }
 
 // handle decodes a request, and has it answered at one instant unless it cannot concern Curfew.
-func (w *Webhooks) handle(ctx context.Context, review *admission.Request,
-	answer func(context.Context, *request, time.Time) admission.Response) admission.Response {
+func (w *Webhooks) handle(ctx context.Context, review *admission.Request, answer answer) admission.Response {
 	if !w.reaches(review) {
 		return untouched()
 	}

@@ -36,7 +36,6 @@ type admission struct {
 	*process
 	certificate *tls.Config
 	builtin     *platform.Snapshot // without anything of the cluster
-	reviews     *webhook.Reviews
 	handlers    *webhook.Webhooks
 	server      ctrlwebhook.Server
 	answers     atomic.Bool
@@ -92,7 +91,8 @@ func (a *admission) addHandlers(context.Context) error {
 	if err != nil {
 		return err
 	}
-	if a.reviews, err = webhook.NewReviews(a.config, a.options.only()); err != nil {
+	reviews, err := webhook.NewReviews(a.config, a.options.only())
+	if err != nil {
 		return err
 	}
 	var tallies webhook.TallyGetter // no typed nil
@@ -105,9 +105,9 @@ func (a *admission) addHandlers(context.Context) error {
 	}
 	a.handlers, err = webhook.New(webhook.Options{
 		Only: a.options.onlyNamespaces, Platform: a.platform.Platform.Store(), Ready: a.platform.Platform.Ready, Runtimes: a.platform.Platform.Runtimes, Objects: objects,
-		Pods: webhook.LivePods{Reader: a.mgr.GetAPIReader()}, Owners: &follow.Owners{Client: a.dynamic, Mapper: a.mgr.GetRESTMapper()},
+		Owners:     &follow.Owners{Client: a.dynamic, Mapper: a.mgr.GetRESTMapper()},
 		Namespaces: namespaces, Tallies: tallies, Clock: a.clock, ServerTime: a.serverTime, Registerer: metrics.Registry,
-		WarnBelow: warnBelow, AnnotationsOnly: a.options.annotationsOnly(), Access: a.reviews,
+		WarnBelow: warnBelow, AnnotationsOnly: a.options.annotationsOnly(), Access: reviews,
 		ControllerUser: "system:serviceaccount:" + a.options.namespace + ":" + controllerAccount,
 		CleanupUser:    "system:serviceaccount:" + a.options.namespace + ":" + cleanupAccount,
 		RequireDelete:  a.options.requireDelete, StrictLabels: a.options.strictLabels, WarnExpired: a.options.expiredLabels == "warn",
@@ -163,10 +163,17 @@ func (a *admission) decisions() (*api.Decisions, error) {
 	if err != nil {
 		return nil, err
 	}
+	reviews, err := webhook.NewReviews(a.config, a.options.only()) // Of its own: admission waits for no caller of the API.
+	if err != nil {
+		return nil, err
+	}
 	return &api.Decisions{
-		Builtin: a.builtin, Source: a.handlers.Source(), Busy: a.handlers.Busy, Schemas: schemas, Clock: a.clock,
-		Authenticator: api.NewTokenReviews(a.typed.AuthenticationV1().TokenReviews(), a.options.httpAPIAudience),
-		Audience:      a.options.httpAPIAudience, Authorizer: a.reviews, Access: a.handlers.Access, Rules: a.handlers.RuleOptions(),
-		AnnotationsOnly: a.options.annotationsOnly(), CleanupInterval: a.options.cleanupMinInterval, Logger: a.log.WithName("api"),
+		Builtin: a.builtin, Busy: a.handlers.Busy, Clock: a.clock,
+		Settings: lint.Options{
+			Source: a.handlers.Source(), Schemas: schemas, Rules: a.handlers.RuleOptions(),
+			AnnotationsOnly: a.options.annotationsOnly(), CleanupInterval: a.options.cleanupMinInterval,
+		},
+		TokenReviews: a.typed.AuthenticationV1().TokenReviews(), Audience: a.options.httpAPIAudience, Authorizer: reviews,
+		Access: a.handlers.Access, Logger: a.log.WithName("api"),
 	}, nil
 }

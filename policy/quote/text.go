@@ -3,6 +3,8 @@ package quote
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -39,6 +41,16 @@ func ShortenTo(text string, most int) string {
 		cut--
 	}
 	return text[:cut] + end
+}
+
+// OneLine puts spaces in place of control characters, line ends and characters that are none.
+func OneLine(text string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) || r == '\u2028' || r == '\u2029' || r == unicode.ReplacementChar || r == '\ufeff' {
+			return ' '
+		}
+		return r
+	}, text)
 }
 
 // Describe names a field's value in a message: a scalar as it is, anything else only by its type,

@@ -15,7 +15,7 @@ func TestKyvernoLabelIsReviewed(t *testing.T) {
 	for _, understood := range []bool{true, false} {
 		for _, path := range []string{"/v1/validate", "/v1/validate?offline=true"} {
 			asked := decisions(t, &world{})
-			asked.Rules = rules.Options{KyvernoLabel: understood, StrictLabels: true}
+			asked.Settings.Rules = rules.Options{KyvernoLabel: understood, StrictLabels: true}
 			recorder := call{path: path, body: manifest, token: "ann"}.do(New(asked))
 			if told := strings.Contains(recorder.Body.String(), `"field":"metadata.labels[cleanup.kyverno.io/ttl]"`); recorder.Code != http.StatusOK || told != understood {
 				t.Errorf("%s, understood: %t: %d %s", path, understood, recorder.Code, recorder.Body)

@@ -8,19 +8,21 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"strings"
 	"time"
-	"unicode"
 
 	"github.com/go-logr/logr"
+	"golang.org/x/sync/semaphore"
 	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apiserver/pkg/authorization/authorizer"
+	authenticationclient "k8s.io/client-go/kubernetes/typed/authentication/v1"
+	"k8s.io/utils/clock"
 
 	"curfew.dev/curfew/policy/expression"
 	"curfew.dev/curfew/policy/lint"
 	"curfew.dev/curfew/policy/platform"
+	"curfew.dev/curfew/policy/quote"
 	"curfew.dev/curfew/policy/resolution"
 	"curfew.dev/curfew/policy/rules"
 )
@@ -37,39 +39,25 @@ type Decisions struct {
 	// Builtin holds the profiles that come with Curfew, and no policies. Requests with ?offline=true
 	// are judged by it.
 	Builtin *platform.Snapshot
-	// Source is the state of the cluster by which admission judges. Requests with ?offline=true do not
-	// read it.
-	Source platform.Source
+	// Settings are those of admission. Requests with ?offline=true do not read their source.
+	Settings lint.Options
 	// Busy reports whether admission needs the memory of the process: requests are then refused. Nil
 	// means never.
 	Busy func() bool
-	// Schemas of Curfew's own kinds.
-	Schemas *lint.Schemas
 	// Clock tells the time; each request reads it once.
-	Clock Clock
-	// Authenticator and Authorizer decide who may ask about the cluster. Requests with ?offline=true
-	// do not use them.
-	Authenticator Authenticator
-	Authorizer    Authorizer
-	// Audience is that of the tokens that Authenticator takes, for its messages; empty means that of
-	// the API server.
+	Clock clock.PassiveClock
+	// TokenReviews and Authorizer decide who may ask about the cluster. Requests with ?offline=true
+	// do not use them. TokenReviews takes a client that may create tokenreviews.authentication.k8s.io.
+	TokenReviews authenticationclient.TokenReviewInterface
+	Authorizer   Authorizer
+	// Audience is that of the tokens. If it is empty, they must be meant for the API server, as tokens
+	// of kubectl and of service accounts are by default.
 	Audience string
 	// Access asks whether the user of a request, and the controller, may delete the object under
 	// review; nil means that it is not asked, as with ?offline=true.
 	Access func(ctx context.Context, user authenticationv1.UserInfo, review *rules.Request) (rules.Access, error)
-	// Rules are the settings of the rules.
-	Rules rules.Options
-	// AnnotationsOnly is --native-ttl=off.
-	AnnotationsOnly bool
-	// CleanupInterval is --cleanup-min-interval.
-	CleanupInterval time.Duration
 	// Logger is used for errors inside Curfew; users get to see none of them.
 	Logger logr.Logger
-}
-
-// Clock tells the time.
-type Clock interface {
-	Now() time.Time
 }
 
 // The limits of one request, and of all at once. They bound the memory, since admission runs in the
@@ -88,126 +76,176 @@ const (
 	maxAuthenticating = 16
 	// reviewTimeout bounds the question to the API server whose token it is.
 	reviewTimeout = 3 * time.Second
+	// maxWait is how long a request waits for a slot, and requestTimeout how long it takes in all.
+	maxWait        = 2 * time.Second
+	requestTimeout = 10 * time.Second
 )
-
-// judged reads the documents of a request, judges them and leaves the answer to write.
-func (d Decisions) judged(judging slots, write func(http.ResponseWriter, *http.Request, []*lint.Result) error) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		body, ok := readBody(w, r)
-		if !ok {
-			return
-		}
-		if judging.of(r).Acquire(r.Context(), 1) != nil {
-			tooBusy(w, r)
-			return
-		}
-		defer judging.of(r).Release(1)
-		documents, errs := lint.Read(lint.Input{Data: body, JSON: formatsOf(r).in == formatJSON}, readLimits)
-		if len(errs) > 0 {
-			writeUnreadable(w, r, errs)
-			return
-		}
-		if len(documents) == 0 {
-			WriteProblem(w, r, http.StatusBadRequest, "the body has no manifest: send at least one")
-			return
-		}
-		results, err := lint.Lint(r.Context(), documents, d.options(r))
-		if limit := (*lint.LimitError)(nil); errors.As(err, &limit) {
-			WriteProblem(w, r, http.StatusRequestEntityTooLarge, limit.Error())
-			return
-		}
-		if err != nil {
-			d.Logger.Error(err, "manifests could not be judged", "path", r.URL.Path)
-			WriteProblem(w, r, http.StatusServiceUnavailable,
-				"the manifests could not be judged in time, or the cluster could not be asked: send fewer, or try again later")
-			return
-		}
-		if err := write(w, r, results); err != nil {
-			d.Logger.Error(err, "answer could not be written", "path", r.URL.Path)
-			WriteProblem(w, r, http.StatusInternalServerError, "the answer could not be written")
-		}
-	}
-}
 
 var readLimits = lint.Limits{Bytes: maxManifestBytes, Documents: maxManifests, Nodes: maxNodes}
 
-func (d Decisions) options(r *http.Request) lint.Options {
-	query := queryOf(r)
-	options := lint.Options{
-		Schemas: d.Schemas, Namespace: query.namespace, Now: d.Clock.Now(), AnnotationsOnly: d.AnnotationsOnly, Rules: d.Rules,
-		MaxPlatform: maxPlatform, CleanupInterval: d.CleanupInterval,
+// service serves decisions.
+type service struct {
+	Decisions
+	authenticating  *semaphore.Weighted
+	online, offline slots
+}
+
+// slots bound the requests that are read, and those that are judged.
+type slots struct{ inFlight, atWork *semaphore.Weighted }
+
+func newSlots() slots {
+	return slots{inFlight: semaphore.NewWeighted(maxInFlight), atWork: semaphore.NewWeighted(maxAtWork)}
+}
+
+// answering serves what render makes of the results.
+func (s *service) answering(render func(format string, results []*lint.Result) ([]byte, error)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		ctx, cancel := context.WithTimeout(r.Context(), requestTimeout)
+		defer cancel()
+		r = r.WithContext(ctx)
+		format, results, failed := s.decide(w, r)
+		if failed != nil {
+			failed.write(w, r)
+			return
+		}
+		body, err := render(format, results)
+		if err != nil {
+			s.Logger.Error(err, "answer could not be written", "path", r.URL.Path)
+			problem(http.StatusInternalServerError, "the answer could not be written").write(w, r)
+			return
+		}
+		w.Header().Set("Content-Type", format)
+		w.Header().Set("X-Content-Type-Options", "nosniff")
+		w.Header().Set("Cache-Control", "no-store")
+		w.Header().Add("Vary", "Accept")
+		// The client may have disconnected.
+		_, _ = w.Write(append(bytes.TrimRight(body, "\n"), '\n'))
 	}
-	if query.offline {
-		options.Source = platform.Offline{Platform: d.Builtin}
-		return options
+}
+
+// decide returns the results of a request, and the format to write them in.
+func (s *service) decide(w http.ResponseWriter, r *http.Request) (format string, _ []*lint.Result, _ *Problem) {
+	query, failed := parseQuery(r.URL.RawQuery)
+	if failed != nil {
+		return "", nil, failed
 	}
-	options.Source = readable{d.Source, d.Authorizer, userOf(r)}
-	if d.Access != nil {
-		user := userOf(r)
-		options.Access = func(ctx context.Context, review *rules.Request) (rules.Access, error) {
-			return d.Access(ctx, user, review)
+	if s.Busy != nil && s.Busy() { // Admission has large objects to review, and cannot wait.
+		return "", nil, tooBusy(w)
+	}
+	options, slots := s.Settings, s.offline
+	options.Namespace, options.Now, options.MaxPlatform = query.namespace, s.Clock.Now(), maxPlatform
+	options.Source = platform.Offline{Platform: s.Builtin}
+	if !query.offline { // A request without a valid token takes no slot.
+		user, failed := s.authenticated(w, r)
+		if failed == nil {
+			failed = s.authorized(r, user)
+		}
+		if failed != nil {
+			return "", nil, failed
+		}
+		slots, options.Source = s.online, readable{s.Settings.Source, s.Authorizer, user}
+		if s.Access != nil {
+			options.Access = func(ctx context.Context, review *rules.Request) (rules.Access, error) {
+				return s.Access(ctx, user, review)
+			}
 		}
 	}
-	return options
-}
-
-// defaulted is the answer of /v1/default.
-type defaulted struct {
-	*lint.Report
-	// Manifests in the order of the documents, lists taken apart.
-	Manifests []map[string]any `json:"manifests"`
-}
-
-// writeDefaulted answers with the manifests as admission would store them. In YAML they are a
-// stream that kubectl apply takes, with the author's order and comments; comments before each
-// object hold its findings.
-func writeDefaulted(w http.ResponseWriter, r *http.Request, results []*lint.Result) error {
-	report := lint.NewReport(results)
-	if formatsOf(r).out == formatYAML {
-		return writeStream(w, r, results)
+	waiting, cancel := context.WithTimeout(r.Context(), maxWait)
+	defer cancel()
+	if slots.inFlight.Acquire(waiting, 1) != nil {
+		return "", nil, tooBusy(w)
 	}
-	answer := defaulted{Report: report}
+	defer slots.inFlight.Release(1)
+	in, out, failed := negotiated(w, r.Header)
+	if failed != nil {
+		return "", nil, failed
+	}
+	body, failed := readBody(w, r)
+	if failed != nil {
+		return "", nil, failed
+	}
+	if slots.atWork.Acquire(r.Context(), 1) != nil {
+		return "", nil, tooBusy(w)
+	}
+	defer slots.atWork.Release(1)
+	results, failed := s.judge(r, lint.Input{Data: body, JSON: in == jsonType}, options)
+	return out, results, failed
+}
+
+// judge reads the documents of a request and judges them.
+func (s *service) judge(r *http.Request, input lint.Input, options lint.Options) ([]*lint.Result, *Problem) {
+	documents, errs := lint.Read(input, readLimits)
+	if len(errs) > 0 {
+		return nil, unreadable(errs)
+	}
+	if len(documents) == 0 {
+		return nil, problem(http.StatusBadRequest, "the body has no manifest: send at least one")
+	}
+	results, err := lint.Lint(r.Context(), documents, options)
+	if limit := (*lint.LimitError)(nil); errors.As(err, &limit) {
+		return nil, problem(http.StatusRequestEntityTooLarge, limit.Error())
+	}
+	if err != nil {
+		s.Logger.Error(err, "manifests could not be judged", "path", r.URL.Path)
+		return nil, problem(http.StatusServiceUnavailable,
+			"the manifests could not be judged in time, or the cluster could not be asked: send fewer, or try again later")
+	}
+	return results, nil
+}
+
+// defaulted is the answer of /v1/default: the manifests as admission would store them, in the order
+// of the documents, lists taken apart. In YAML they are a stream that kubectl apply takes, with the
+// author's order and comments; comments before each object hold its findings.
+func defaulted(format string, results []*lint.Result) ([]byte, error) {
+	if format == yamlType {
+		return stream(results)
+	}
+	answer := struct {
+		*lint.Report
+		Manifests []map[string]any `json:"manifests"`
+	}{Report: lint.NewReport(results)}
 	for _, result := range results {
 		answer.Manifests = append(answer.Manifests, result.Manifest)
 	}
-	return write(w, r, answer)
+	return json.Marshal(answer)
 }
 
-func writeStream(w http.ResponseWriter, r *http.Request, results []*lint.Result) error {
+func stream(results []*lint.Result) ([]byte, error) {
 	var out bytes.Buffer
 	for _, result := range results {
 		text, err := result.YAML()
 		if err != nil {
-			return fmt.Errorf("%s: %w", result.Object, err)
+			return nil, fmt.Errorf("%s: %w", result.Object, err)
 		}
 		out.WriteString("---\n")
 		for _, filled := range result.Defaults {
-			out.WriteString(comment("curfew: " + filled.String()))
+			out.WriteString("# curfew: " + quote.OneLine(filled.String()) + "\n")
 		}
 		for _, finding := range result.Findings {
-			out.WriteString(comment(fmt.Sprintf("curfew: %s: %s (%s)", finding.Severity, finding.Finding, finding.Rule)))
+			out.WriteString("# curfew: " + quote.OneLine(fmt.Sprintf("%s: %s (%s)", finding.Severity, finding.Finding, finding.Rule)) + "\n")
 		}
 		out.Write(text)
 	}
-	send(w, r, out.Bytes())
-	return nil
+	return out.Bytes(), nil
 }
 
-// writeValidated answers with the denials and warnings. Findings are an answer, not an error: the
-// status is 200 whatever they say, and "allowed" sums them up.
-func writeValidated(w http.ResponseWriter, r *http.Request, results []*lint.Result) error {
-	return write(w, r, lint.NewReport(results))
+// validated is the answer of /v1/validate, with the denials and warnings. Findings are an answer, not
+// an error: the status is 200 whatever they say, and "allowed" sums them up.
+func validated(format string, results []*lint.Result) ([]byte, error) {
+	if format == yamlType {
+		return lint.MarshalYAML(lint.NewReport(results))
+	}
+	return json.Marshal(lint.NewReport(results))
 }
 
 // maxErrors is how many documents' errors one answer lists.
 const maxErrors = 100
 
-// writeUnreadable reports the unreadable documents. Then no document is judged, because the missing
-// ones might change the judgement.
-func writeUnreadable(w http.ResponseWriter, r *http.Request, errs []error) {
+// unreadable reports the unreadable documents. Then no document is judged, because the missing ones
+// might change the judgement.
+func unreadable(errs []error) *Problem {
 	if limit := (*lint.LimitError)(nil); errors.As(errs[0], &limit) {
-		WriteProblem(w, r, http.StatusRequestEntityTooLarge, limit.Error())
-		return
+		return problem(http.StatusRequestEntityTooLarge, limit.Error())
 	}
 	detail := "1 document cannot be read"
 	if len(errs) > 1 {
@@ -217,44 +255,7 @@ func writeUnreadable(w http.ResponseWriter, r *http.Request, errs []error) {
 	for _, err := range errs[:min(len(errs), maxErrors)] {
 		texts = append(texts, err.Error())
 	}
-	WriteProblem(w, r, http.StatusBadRequest, detail, texts...)
-}
-
-// write sends an answer in the format that was asked for.
-func write(w http.ResponseWriter, r *http.Request, answer any) error {
-	marshal := json.Marshal
-	if formatsOf(r).out == formatYAML {
-		marshal = lint.MarshalYAML
-	}
-	body, err := marshal(answer)
-	if err != nil {
-		return fmt.Errorf("writing the answer: %w", err)
-	}
-	send(w, r, body)
-	return nil
-}
-
-func send(w http.ResponseWriter, r *http.Request, body []byte) {
-	contentType := "application/json"
-	if formatsOf(r).out == formatYAML {
-		contentType = "application/yaml"
-	}
-	w.Header().Set("Content-Type", contentType)
-	w.Header().Set("X-Content-Type-Options", "nosniff")
-	w.Header().Set("Cache-Control", "no-store")
-	w.Header().Add("Vary", "Accept")
-	// The client may have disconnected.
-	_, _ = w.Write(append(bytes.TrimRight(body, "\n"), '\n'))
-}
-
-// comment makes one line of YAML comment of any text.
-func comment(text string) string {
-	return "# " + strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) || r == '\u2028' || r == '\u2029' || r == unicode.ReplacementChar || r == '\ufeff' {
-			return ' '
-		}
-		return r
-	}, text) + "\n"
+	return problem(http.StatusBadRequest, detail, texts...)
 }
 
 // readable is the part of the cluster that a user may read: a manifest names its namespace and its
@@ -266,8 +267,9 @@ type readable struct {
 }
 
 func (r readable) mayGet(ctx context.Context, resource schema.GroupVersionResource, namespace, name string) (bool, error) {
-	return r.authorizer.Allows(ctx, r.user, authorizer.AttributesRecord{ResourceRequest: true, Verb: "get", APIGroup: resource.Group,
-		APIVersion: resource.Version, Resource: resource.Resource, Namespace: namespace, Name: name})
+	return r.authorizer.Allows(ctx, r.user, authorizationv1.SubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
+		Verb: "get", Group: resource.Group, Version: resource.Version, Resource: resource.Resource, Namespace: namespace, Name: name,
+	}})
 }
 
 // Namespace implements [platform.Source].

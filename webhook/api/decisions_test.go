@@ -14,9 +14,11 @@ import (
 
 	"github.com/go-chi/chi/v5"
 	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/utils/clock"
 
 	"curfew.dev/curfew/manifests/crd"
 	"curfew.dev/curfew/manifests/profiles"
@@ -31,6 +33,7 @@ import (
 // world stands for a cluster: namespace ci, a user ann who may post everywhere, and a user bob who may not.
 type world struct {
 	platform.Offline
+	clock.PassiveClock
 	err      error
 	reviews  int
 	hidden   map[string]string
@@ -58,24 +61,31 @@ func (w *world) Runtime(_ context.Context, reference *expression.Reference) (map
 
 func (w *world) Now() time.Time { return time.Date(2026, 12, 24, 12, 0, 0, 0, time.UTC) }
 
-func (w *world) Authenticate(_ context.Context, token string) (authenticationv1.UserInfo, bool, error) {
+// Create implements authenticationclient.TokenReviewInterface.
+func (w *world) Create(_ context.Context, review *authenticationv1.TokenReview, _ metav1.CreateOptions) (*authenticationv1.TokenReview, error) {
 	w.reviews++
+	token := review.Spec.Token
 	if token == "broken" {
-		return authenticationv1.UserInfo{}, false, errors.New("no route to 10.0.0.1")
+		return nil, errors.New("no route to 10.0.0.1")
 	}
-	return authenticationv1.UserInfo{Username: token}, token == "ann" || token == "bob" || token == "eve", nil
+	return &authenticationv1.TokenReview{Status: authenticationv1.TokenReviewStatus{User: authenticationv1.UserInfo{Username: token},
+		Authenticated: token == "ann" || token == "bob" || token == "eve", Audiences: review.Spec.Audiences}}, nil
 }
 
 // Allows lets everyone read all objects except w.hidden.
-func (w *world) Allows(_ context.Context, user authenticationv1.UserInfo, request authorizer.AttributesRecord) (bool, error) {
+func (w *world) Allows(_ context.Context, user authenticationv1.UserInfo, what authorizationv1.SubjectAccessReviewSpec) (bool, error) {
 	w.reviews++
-	hidden := w.hidden[request.Resource+" "+request.Namespace+"/"+request.Name]
-	if user.Username == "eve" || hidden == "broken" {
+	if user.Username == "eve" {
 		return true, errors.New("no route to 10.0.0.1")
 	}
-	if request.ResourceRequest {
+	if request := what.ResourceAttributes; request != nil {
+		hidden := w.hidden[request.Resource+" "+request.Namespace+"/"+request.Name]
+		if hidden == "broken" {
+			return true, errors.New("no route to 10.0.0.1")
+		}
 		return request.Verb == "get" && hidden == "", nil
 	}
+	request := what.NonResourceAttributes
 	return user.Username == "ann" && request.Verb == "post" && strings.HasPrefix(request.Path, "/v1/"), nil
 }
 
@@ -107,7 +117,8 @@ func decisions(t testing.TB, w *world) Decisions {
 	must(t, err)
 	schemas, err := ownSchemas()
 	must(t, err)
-	return Decisions{Builtin: store.Snapshot(), Source: w, Schemas: schemas, Clock: w, Authenticator: w, Authorizer: w, Audience: "curfew.dev"}
+	return Decisions{Builtin: store.Snapshot(), Settings: lint.Options{Source: w, Schemas: schemas}, Clock: w, TokenReviews: w, Authorizer: w,
+		Audience: "curfew.dev"}
 }
 
 // call is a request as tests write it.
@@ -299,7 +310,7 @@ func TestAccessIsAskedForTheCaller(t *testing.T) {
 	w := &world{}
 	asked := 0
 	asking := decisions(t, w)
-	asking.Rules = rules.Options{RequireDelete: true}
+	asking.Settings.Rules = rules.Options{RequireDelete: true}
 	asking.Access = func(_ context.Context, user authenticationv1.UserInfo, review *rules.Request) (rules.Access, error) {
 		asked++
 		if user.Username != "ann" || review.Facts.Name != "build" {
@@ -315,35 +326,6 @@ func TestAccessIsAskedForTheCaller(t *testing.T) {
 	}
 	if recorder = (call{path: "/v1/validate?offline=true", body: job}).do(router); asked != 1 || !strings.Contains(recorder.Body.String(), `"allowed":true`) {
 		t.Errorf("offline: asked %d times: %s", asked, recorder.Body)
-	}
-}
-
-func TestCrowded(t *testing.T) {
-	entered, release := make(chan struct{}), make(chan struct{})
-	handler := queried(limitedInFlight(1)(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		entered <- struct{}{}
-		<-release
-	})))
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		call{path: "/?offline=true"}.do(handler)
-	}()
-	<-entered
-	if recorder := (call{path: "/?offline=true"}).do(handler); recorder.Code != http.StatusServiceUnavailable || recorder.Header().Get("Retry-After") != "1" {
-		t.Errorf("a second offline request: status %d", recorder.Code)
-	}
-	online := make(chan int)
-	go func() { online <- call{path: "/"}.do(handler).Code }()
-	<-entered // offline requests do not keep out the others
-	close(release)
-	if code := <-online; code != http.StatusOK {
-		t.Errorf("an online request beside it: status %d", code)
-	}
-	<-done
-	go func() { <-entered }()
-	if recorder := (call{path: "/?offline=true"}).do(handler); recorder.Code != http.StatusOK {
-		t.Errorf("after the first: status %d", recorder.Code)
 	}
 }
 

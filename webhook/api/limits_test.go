@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // held is a body that reports when it is read, and then makes its reader wait.
@@ -56,6 +57,7 @@ func testTokensComeBeforeSlots(t *testing.T) {
 }
 
 // Requests beyond the limit wait for a slot: a client that sends many at once gets all answers.
+// Offline requests keep out no others.
 func TestRequestsWaitForASlot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		router, body := newRouter(t, &world{}), held{make(chan struct{}), make(chan struct{})}
@@ -75,6 +77,9 @@ func TestRequestsWaitForASlot(t *testing.T) {
 			go send(strings.NewReader(jobYAML))
 		}
 		synctest.Wait()
+		if online := (call{path: PathValidate, body: jobYAML, token: "ann"}).do(router); online.Code != http.StatusOK {
+			t.Errorf("an online request beside the offline ones: %d", online.Code)
+		}
 		close(body.release)
 		got := map[int]int{}
 		for range maxInFlight + 12 {
@@ -104,20 +109,20 @@ func TestBusyAdmissionSheds(t *testing.T) {
 	}
 }
 
-// waiting is an [Authenticator] that answers once it is released.
+// waiting answers token reviews once it is released.
 type waiting struct{ entered, release chan struct{} }
 
-func (w waiting) Authenticate(context.Context, string) (authenticationv1.UserInfo, bool, error) {
+func (w waiting) Create(context.Context, *authenticationv1.TokenReview, metav1.CreateOptions) (*authenticationv1.TokenReview, error) {
 	w.entered <- struct{}{}
 	<-w.release
-	return authenticationv1.UserInfo{}, false, nil
+	return &authenticationv1.TokenReview{}, nil
 }
 
 // Requests with an unknown token do not pile up at the API server, and no long token is sent on.
 func TestAuthenticationIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cluster, options := waiting{make(chan struct{}, 2*maxAuthenticating), make(chan struct{})}, decisions(t, &world{})
-		options.Authenticator = cluster
+		options.TokenReviews = cluster
 		router := New(options)
 		long := (call{path: PathValidate, token: strings.Repeat("a", maxToken+1)}).do(router)
 		const says = "the token has 16385 bytes, and at most 16384 are read: send one for audience"

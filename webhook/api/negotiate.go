@@ -1,7 +1,6 @@
 package api
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -15,97 +14,71 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// format is how manifests and answers are written.
-type format uint8
-
+// The formats of manifests and answers.
 const (
-	formatJSON format = iota
-	formatYAML
+	jsonType = "application/json"
+	yamlType = "application/yaml"
 )
 
 // mediaTypes are the supported types. The first one is the default for answers.
-var mediaTypes = []string{"application/json", "application/yaml", "application/x-yaml", "text/yaml", "text/x-yaml"}
+var mediaTypes = []string{jsonType, yamlType, "application/x-yaml", "text/yaml", "text/x-yaml"}
 
-// formats of a request and its answer.
-type formats struct{ in, out format }
-
-type formatsKey struct{}
-
-func formatsOf(r *http.Request) formats {
-	formats, _ := r.Context().Value(formatsKey{}).(formats)
-	return formats
-}
-
-// negotiated finds the formats of the body and of the answer.
-func negotiated(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		var formats formats
-		var err error
-		if formats.in, err = contentFormat(r.Header); err != nil {
-			w.Header().Set("Accept-Post", strings.Join(mediaTypes, ", "))
-			WriteProblem(w, r, http.StatusUnsupportedMediaType, err.Error())
-			return
+// negotiated returns the formats of the body and of the answer.
+func negotiated(w http.ResponseWriter, header http.Header) (in, out string, _ *Problem) {
+	in, err := contentFormat(header)
+	if err != nil {
+		w.Header().Set("Accept-Post", strings.Join(mediaTypes, ", "))
+		return "", "", problem(http.StatusUnsupportedMediaType, err.Error())
+	}
+	out = jsonType
+	if accept := strings.Join(header.Values("Accept"), ","); accept != "" {
+		if out, err = formatOf(goautoneg.Negotiate(accept, mediaTypes), "Accept", accept); err != nil {
+			return "", "", problem(http.StatusNotAcceptable, err.Error())
 		}
-		if formats.out, err = answerFormat(r.Header); err != nil {
-			WriteProblem(w, r, http.StatusNotAcceptable, err.Error())
-			return
-		}
-		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), formatsKey{}, formats)))
-	})
+	}
+	return in, out, nil
 }
 
 // contentFormat of the body; without a Content-Type it is YAML, which includes JSON.
-func contentFormat(header http.Header) (format, error) {
+func contentFormat(header http.Header) (string, error) {
 	if coding := header.Get("Content-Encoding"); coding != "" && !strings.EqualFold(coding, "identity") {
-		return 0, fmt.Errorf("Content-Encoding %q is not understood: send the body as it is", coding)
+		return "", fmt.Errorf("Content-Encoding %q is not understood: send the body as it is", coding)
 	}
 	text := header.Get("Content-Type")
 	if text == "" {
-		return formatYAML, nil
+		return yamlType, nil
 	}
 	mediaType, params, err := mime.ParseMediaType(text)
 	if err != nil {
-		return 0, fmt.Errorf("Content-Type %q is not readable: send application/yaml or application/json", text)
+		return "", fmt.Errorf("Content-Type %q is not readable: send application/yaml or application/json", text)
 	}
 	if charset, ok := params["charset"]; ok && !strings.EqualFold(charset, "utf-8") {
-		return 0, fmt.Errorf("charset %q is not understood: send UTF-8", charset)
+		return "", fmt.Errorf("charset %q is not understood: send UTF-8", charset)
 	}
 	return formatOf(mediaType, "Content-Type", text)
 }
 
-func answerFormat(header http.Header) (format, error) {
-	text := strings.Join(header.Values("Accept"), ",")
-	if text == "" {
-		return formatJSON, nil
+func formatOf(mediaType, name, text string) (string, error) {
+	switch {
+	case !slices.Contains(mediaTypes, mediaType):
+		return "", fmt.Errorf("%s %q is not understood: use application/yaml or application/json", name, text)
+	case mediaType == jsonType:
+		return jsonType, nil
+	default:
+		return yamlType, nil
 	}
-	return formatOf(goautoneg.Negotiate(text, mediaTypes), "Accept", text)
 }
 
-func formatOf(mediaType, name, text string) (format, error) {
-	for i, known := range mediaTypes {
-		if mediaType != known {
-			continue
-		}
-		if i == 0 {
-			return formatJSON, nil
-		}
-		return formatYAML, nil
-	}
-	return 0, fmt.Errorf("%s %q is not understood: use application/yaml or application/json", name, text)
-}
-
-// readBody reads all of a body, or answers why it cannot.
-func readBody(w http.ResponseWriter, r *http.Request) ([]byte, bool) {
+// readBody reads all of a body.
+func readBody(w http.ResponseWriter, r *http.Request) ([]byte, *Problem) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxManifestBytes))
 	if tooLong := (*http.MaxBytesError)(nil); errors.As(err, &tooLong) {
-		WriteProblem(w, r, http.StatusRequestEntityTooLarge, fmt.Sprintf("the body is too long: send %d bytes or less", tooLong.Limit))
-		return nil, false
+		return nil, problem(http.StatusRequestEntityTooLarge, fmt.Sprintf("the body is too long: send %d bytes or less", tooLong.Limit))
 	}
 	if err != nil {
-		WriteProblem(w, r, http.StatusBadRequest, "the body could not be read to its end: send it again")
-		return nil, false
+		return nil, problem(http.StatusBadRequest, "the body could not be read to its end: send it again")
 	}
-	return body, true
+	return body, nil
 }
 
 // query holds the parameters of a request.
@@ -116,32 +89,14 @@ type query struct {
 	offline bool
 }
 
-type queryKey struct{}
-
-func queryOf(r *http.Request) query {
-	query, _ := r.Context().Value(queryKey{}).(query)
-	return query
-}
-
-// queried refuses parameters that cannot be used. Unknown ones are refused as well: a misspelt one
+// parseQuery refuses parameters that cannot be used. Unknown ones are refused as well: a misspelt one
 // would change the answer unseen.
-func queried(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		query, problems := parseQuery(r.URL.RawQuery)
-		if len(problems) > 0 {
-			WriteProblem(w, r, http.StatusBadRequest, "the query cannot be used", problems...)
-			return
-		}
-		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), queryKey{}, query)))
-	})
-}
-
-func parseQuery(raw string) (query, []string) {
+func parseQuery(raw string) (out query, _ *Problem) {
+	const unusable = "the query cannot be used"
 	values, err := url.ParseQuery(raw)
 	if err != nil {
-		return query{}, []string{"not readable as a query: " + err.Error()}
+		return out, problem(http.StatusBadRequest, unusable, "not readable as a query: "+err.Error())
 	}
-	var out query
 	var problems []string
 	for name, all := range values {
 		value := all[0]
@@ -161,6 +116,8 @@ func parseQuery(raw string) (query, []string) {
 			problems = append(problems, fmt.Sprintf("%q is no parameter: use namespace or offline", name))
 		}
 	}
-	slices.Sort(problems)
-	return out, problems
+	if slices.Sort(problems); len(problems) > 0 {
+		return out, problem(http.StatusBadRequest, unusable, problems...)
+	}
+	return out, nil
 }

@@ -30,19 +30,20 @@ func TestTokenReviews(t *testing.T) {
 		}[review.Spec.Token]
 		return true, review, nil
 	})
-	reviews := NewTokenReviews(client.AuthenticationV1().TokenReviews(), "curfew.dev")
-	if user, ok, err := reviews.Authenticate(t.Context(), "good"); err != nil || !ok || !reflect.DeepEqual(user, ann) {
+	reviews := &service{Decisions: Decisions{TokenReviews: client.AuthenticationV1().TokenReviews(), Audience: "curfew.dev"}}
+	if user, ok, err := reviews.authenticate(t.Context(), "good"); err != nil || !ok || !reflect.DeepEqual(user, ann) {
 		t.Errorf("a good token: %+v, %v, %v", user, ok, err)
 	}
 	for _, token := range []string{"bad", "nameless", "unaware", "for another"} {
-		if _, ok, err := reviews.Authenticate(t.Context(), token); err != nil || ok {
+		if _, ok, err := reviews.authenticate(t.Context(), token); err != nil || ok {
 			t.Errorf("token %s: authenticated %v, error %v; want neither", token, ok, err)
 		}
 	}
-	if _, ok, err := NewTokenReviews(client.AuthenticationV1().TokenReviews(), "").Authenticate(t.Context(), "unaware"); err != nil || !ok {
-		t.Errorf("for the API server's audience: %v, %v", ok, err)
-	}
-	if _, ok, err := reviews.Authenticate(t.Context(), "forbidden"); ok || !apierrors.IsForbidden(err) {
+	if _, ok, err := reviews.authenticate(t.Context(), "forbidden"); ok || !apierrors.IsForbidden(err) {
 		t.Errorf("without the right to ask: %v, %v", ok, err)
+	}
+	reviews.Audience = ""
+	if _, ok, err := reviews.authenticate(t.Context(), "unaware"); err != nil || !ok {
+		t.Errorf("for the API server's audience: %v, %v", ok, err)
 	}
 }

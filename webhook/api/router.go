@@ -1,29 +1,23 @@
 package api
 
 import (
-	"context"
 	_ "embed"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"runtime/debug"
-	"time"
 
 	"github.com/go-chi/chi/v5"
 	"github.com/go-logr/logr"
 	"golang.org/x/sync/semaphore"
 )
 
-// requestTimeout ends the context of a request.
-const requestTimeout = 10 * time.Second
-
 // New returns a router with /v1/default, /v1/validate and /openapi.json.
 func New(d Decisions) chi.Router {
 	router := chi.NewRouter()
-	router.Use(recovered(d.Logger), timed)
+	router.Use(recovered(d.Logger))
 	router.NotFound(func(w http.ResponseWriter, r *http.Request) {
-		WriteProblem(w, r, http.StatusNotFound, "there is nothing at "+r.URL.Path)
+		problem(http.StatusNotFound, "there is nothing at "+r.URL.Path).write(w, r)
 	})
 	router.MethodNotAllowed(func(w http.ResponseWriter, r *http.Request) {
 		for _, method := range []string{http.MethodGet, http.MethodPost} {
@@ -31,17 +25,12 @@ func New(d Decisions) chi.Router {
 				w.Header().Add("Allow", method)
 			}
 		}
-		WriteProblem(w, r, http.StatusMethodNotAllowed, r.Method+" is not understood at "+r.URL.Path)
+		problem(http.StatusMethodNotAllowed, r.Method+" is not understood at "+r.URL.Path).write(w, r)
 	})
+	s := &service{Decisions: d, authenticating: semaphore.NewWeighted(maxAuthenticating), online: newSlots(), offline: newSlots()}
 	router.Get(PathOpenAPI, serveOpenAPI)
-	judging := newSlots(maxAtWork)
-	router.Group(func(router chi.Router) {
-		// A request without a valid token takes no slot.
-		router.Use(queried, shed(d.Busy), authenticated(d.Authenticator, newToken(d.Audience), d.Logger), authorized(d.Authorizer, d.Logger),
-			limitedInFlight(maxInFlight), negotiated)
-		router.Post(PathDefault, d.judged(judging, writeDefaulted))
-		router.Post(PathValidate, d.judged(judging, writeValidated))
-	})
+	router.Post(PathDefault, s.answering(defaulted))
+	router.Post(PathValidate, s.answering(validated))
 	return router
 }
 
@@ -50,27 +39,14 @@ func recovered(log logr.Logger) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			defer func() {
-				reason := recover()
-				if reason == nil {
-					return
+				if reason := recover(); reason != nil {
+					log.Error(fmt.Errorf("panic: %v\n%s", reason, debug.Stack()), "request failed", "method", r.Method, "path", r.URL.Path)
+					problem(http.StatusInternalServerError, "the request failed inside Curfew").write(w, r)
 				}
-				if err, ok := reason.(error); ok && errors.Is(err, http.ErrAbortHandler) {
-					panic(reason) // net/http's own way to cut a connection
-				}
-				log.Error(fmt.Errorf("panic: %v\n%s", reason, debug.Stack()), "request failed", "method", r.Method, "path", r.URL.Path)
-				WriteProblem(w, r, http.StatusInternalServerError, "the request failed inside Curfew")
 			}()
 			next.ServeHTTP(w, r)
 		})
 	}
-}
-
-func timed(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		ctx, cancel := context.WithTimeout(r.Context(), requestTimeout)
-		defer cancel()
-		next.ServeHTTP(w, r.WithContext(ctx))
-	})
 }
 
 // ProblemContentType is the media type of [Problem].
@@ -87,19 +63,27 @@ type Problem struct {
 	Errors   []string `json:"errors,omitempty"`
 }
 
-// WriteProblem answers a request with a problem. The detail names the field, the value and the fix,
+// problem is the answer to a request that fails. The detail names the field, the value and the fix,
 // and nothing internal; errors are further ones, one line each.
-func WriteProblem(w http.ResponseWriter, r *http.Request, status int, detail string, errors ...string) {
-	body, err := json.Marshal(Problem{
-		Type: "about:blank", Title: http.StatusText(status), Status: status, Detail: detail, Instance: r.URL.Path, Errors: errors,
-	})
+func problem(status int, detail string, errors ...string) *Problem {
+	return &Problem{Type: "about:blank", Title: http.StatusText(status), Status: status, Detail: detail, Errors: errors}
+}
+
+func tooBusy(w http.ResponseWriter) *Problem {
+	w.Header().Set("Retry-After", "1")
+	return problem(http.StatusServiceUnavailable, "too many requests are under way: try again in a second")
+}
+
+func (p *Problem) write(w http.ResponseWriter, r *http.Request) {
+	p.Instance = r.URL.Path
+	body, err := json.Marshal(p)
 	if err != nil {
-		http.Error(w, http.StatusText(status), status)
+		http.Error(w, p.Title, p.Status)
 		return
 	}
 	w.Header().Set("Content-Type", ProblemContentType)
 	w.Header().Set("X-Content-Type-Options", "nosniff")
-	w.WriteHeader(status)
+	w.WriteHeader(p.Status)
 	// The client may have disconnected.
 	_, _ = w.Write(append(body, '\n'))
 }
@@ -110,56 +94,7 @@ func WriteProblem(w http.ResponseWriter, r *http.Request, status int, detail str
 var openAPI []byte
 
 func serveOpenAPI(w http.ResponseWriter, _ *http.Request) {
-	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Content-Type", jsonType)
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	_, _ = w.Write(openAPI)
-}
-
-// slots bounds requests that ask the cluster (false) and offline ones (true), each for itself:
-// offline requests need no token, and must not keep out requests with one.
-type slots map[bool]*semaphore.Weighted
-
-func newSlots(limit int64) slots {
-	return slots{false: semaphore.NewWeighted(limit), true: semaphore.NewWeighted(limit)}
-}
-
-func (s slots) of(r *http.Request) *semaphore.Weighted { return s[queryOf(r).offline] }
-
-// maxWait is how long a request waits for a slot.
-const maxWait = 2 * time.Second
-
-// limitedInFlight has requests beyond a limit wait, and then refuses them.
-func limitedInFlight(limit int64) func(http.Handler) http.Handler {
-	slots := newSlots(limit)
-	return func(next http.Handler) http.Handler {
-		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			ctx, cancel := context.WithTimeout(r.Context(), maxWait)
-			err := slots.of(r).Acquire(ctx, 1)
-			cancel()
-			if err != nil {
-				tooBusy(w, r)
-				return
-			}
-			defer slots.of(r).Release(1)
-			next.ServeHTTP(w, r)
-		})
-	}
-}
-
-// shed refuses requests while admission has large objects to review: admission cannot wait.
-func shed(busy func() bool) func(http.Handler) http.Handler {
-	return func(next http.Handler) http.Handler {
-		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if busy != nil && busy() {
-				tooBusy(w, r)
-				return
-			}
-			next.ServeHTTP(w, r)
-		})
-	}
-}
-
-func tooBusy(w http.ResponseWriter, r *http.Request) {
-	w.Header().Set("Retry-After", "1")
-	WriteProblem(w, r, http.StatusServiceUnavailable, "too many requests are under way: try again in a second")
 }
