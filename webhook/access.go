@@ -1,11 +1,14 @@
 package webhook
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"net/http"
 	"strings"
 	"time"
 
@@ -14,7 +17,11 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/cache"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
+	authorizationcel "k8s.io/apiserver/pkg/authorization/cel"
 	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
 	"k8s.io/client-go/rest"
 
@@ -22,12 +29,11 @@ import (
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
-// Reviews asks the API server's authorizer what users may do. It caches answers, so that a loop that
-// creates a thousand Jobs asks once.
+// Reviews asks the API server's authorizer what users may do, through apiserver's delegating
+// authorizer. It caches answers, so that a loop that creates a thousand Jobs asks once.
 type Reviews struct {
-	client  authorizationclient.AuthorizationV1Interface
-	answers *cache.LRUExpireCache // whether it is allowed, by the question
-	local   bool
+	config authorizerfactory.DelegatingAuthorizerConfig
+	cached authorizer.Authorizer
 }
 
 const (
@@ -39,24 +45,54 @@ const (
 	// maxQuestion bounds what is cached. Anyone who reaches the webhooks can make up users with a
 	// megabyte of groups. A question of more bytes is asked each time.
 	maxQuestion = 4 << 10
-	// reviewsPerSecond bounds what one of them asks.
+	// reviewsPerSecond bounds what the webhooks ask, and likewise the HTTP API.
 	reviewsPerSecond = 200
 )
 
-// NewReviews returns reviews by a client that may create SubjectAccessReviews. With local it asks by
-// LocalSubjectAccessReviews in the namespace of the object, which a Role can permit.
-func NewReviews(config *rest.Config, local bool) (*Reviews, error) {
+// NewReviews returns reviews by a client that may create SubjectAccessReviews.
+func NewReviews(config *rest.Config) (*Reviews, error) {
 	config = rest.CopyConfig(config)
 	config.QPS, config.Burst, config.ContentType = reviewsPerSecond, reviewsPerSecond, runtime.ContentTypeJSON
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return reviewTransport{next} })
 	client, err := authorizationclient.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("client of access reviews: %w", err)
 	}
-	return &Reviews{client: client, answers: cache.NewLRUExpireCache(maxAnswers), local: local}, nil
+	out := &Reviews{config: authorizerfactory.DelegatingAuthorizerConfig{
+		SubjectAccessReviewClient: client, Compiler: authorizationcel.NewDefaultCompiler(),
+		AllowCacheTTL: keepAnswers, DenyCacheTTL: keepAnswers, WebhookRetryBackoff: &wait.Backoff{Steps: 1},
+	}}
+	out.cached, err = out.config.New()
+	return out, err
 }
 
-// errNoNamespace is the answer about cluster-scoped objects, and about all namespaces.
-var errNoNamespace = errors.New("a LocalSubjectAccessReview asks about one namespace")
+// reviewTransport sends a review, and shortens the answer.
+type reviewTransport struct{ next http.RoundTripper }
+
+// RoundTrip implements [http.RoundTripper].
+func (t reviewTransport) RoundTrip(review *http.Request) (*http.Response, error) {
+	response, err := t.next.RoundTrip(review)
+	if err != nil || response.StatusCode >= http.StatusMultipleChoices {
+		return response, err
+	}
+	return short(response)
+}
+
+// short keeps of an answer what is allowed. The authorizer would cache a text of any length, and a
+// tenant can make it a megabyte, by RoleBindings to Roles that do not exist.
+func short(response *http.Response) (*http.Response, error) {
+	var answer authorizationv1.SubjectAccessReview
+	err := json.NewDecoder(response.Body).Decode(&answer)
+	if err := errors.Join(err, response.Body.Close()); err != nil {
+		return nil, err
+	}
+	body, err := json.Marshal(authorizationv1.SubjectAccessReview{
+		TypeMeta: metav1.TypeMeta{APIVersion: authorizationv1.SchemeGroupVersion.String(), Kind: "SubjectAccessReview"},
+		Status:   authorizationv1.SubjectAccessReviewStatus{Allowed: answer.Status.Allowed, Denied: answer.Status.Denied},
+	})
+	response.Body, response.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+	return response, err
+}
 
 const verbDelete = "delete"
 
@@ -67,51 +103,35 @@ func (r *Reviews) May(ctx context.Context, who authenticationv1.UserInfo, what a
 	if what.Verb = cmp.Or(what.Verb, verbDelete); what.Verb == verbDelete {
 		what.Name = ""
 	}
-	allowed, err := r.Allows(ctx, who, authorizationv1.SubjectAccessReviewSpec{ResourceAttributes: &what})
-	if err != nil {
-		return false, fmt.Errorf("asking whether %s may %s %s in %q: %w", who.Username, what.Verb, what.Resource, what.Namespace, err)
-	}
-	return allowed, nil
+	return r.Allows(ctx, who, authorizer.AttributesRecord{
+		Verb: what.Verb, Namespace: what.Namespace, APIGroup: what.Group, APIVersion: what.Version, Resource: what.Resource, Name: what.Name,
+		ResourceRequest: true,
+	})
 }
 
-// Allows reports whether a user may do what the spec names. It fills in the user. An error means that
-// this is unknown, also where too many others are asked about.
-func (r *Reviews) Allows(ctx context.Context, who authenticationv1.UserInfo, what authorizationv1.SubjectAccessReviewSpec) (bool, error) {
-	what.User, what.UID, what.Groups, what.Extra = who.Username, who.UID, who.Groups, map[string]authorizationv1.ExtraValue{}
+// Allows reports whether a user may send a request. An error means that this is unknown, also where
+// too many others are asked about.
+func (r *Reviews) Allows(ctx context.Context, who authenticationv1.UserInfo, request authorizer.AttributesRecord) (bool, error) {
+	of := &user.DefaultInfo{Name: who.Username, UID: who.UID, Groups: who.Groups, Extra: make(map[string][]string, len(who.Extra))}
 	for key, values := range who.Extra {
-		what.Extra[key] = authorizationv1.ExtraValue(values)
+		of.Extra[key] = values
 	}
-	question, err := json.Marshal(what)
+	request.User = of
+	answers := r.cached
+	question, err := json.Marshal(request)
+	if err == nil && len(question) > maxQuestion {
+		answers, err = r.config.New()
+	}
+	var decision authorizer.Decision
+	if err == nil {
+		ctx, cancel := context.WithTimeout(ctx, accessTimeout)
+		defer cancel()
+		decision, _, err = answers.Authorize(ctx, request)
+	}
 	if err != nil {
-		return false, err
+		return false, fmt.Errorf("asking whether %s may %s %s in %q: %w", of.Name, request.Verb, cmp.Or(request.Path, request.Resource), request.Namespace, err)
 	}
-	if allowed, known := r.answers.Get(string(question)); known {
-		return allowed == true, nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, accessTimeout)
-	defer cancel()
-	status, err := r.ask(ctx, what)
-	allowed := status.Allowed && !status.Denied
-	if err == nil && len(question) <= maxQuestion {
-		r.answers.Add(string(question), allowed, keepAnswers)
-	}
-	return allowed && err == nil, err
-}
-
-func (r *Reviews) ask(ctx context.Context, what authorizationv1.SubjectAccessReviewSpec) (authorizationv1.SubjectAccessReviewStatus, error) {
-	if !r.local {
-		review, err := r.client.SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{Spec: what}, metav1.CreateOptions{})
-		return review.Status, err
-	}
-	asked := &authorizationv1.LocalSubjectAccessReview{Spec: what}
-	if what.ResourceAttributes != nil {
-		asked.Namespace = what.ResourceAttributes.Namespace
-	}
-	if asked.Namespace == "" {
-		return asked.Status, errNoNamespace
-	}
-	review, err := r.client.LocalSubjectAccessReviews(asked.Namespace).Create(ctx, asked, metav1.CreateOptions{})
-	return review.Status, err
+	return decision == authorizer.DecisionAllow, nil
 }
 
 // accessTimeout bounds the questions about deleting, and those about updating. Both together leave
@@ -176,7 +196,7 @@ func (w *Webhooks) mayUpdate(ctx context.Context, names []string, who authentica
 		out[name], err = w.ask(ctx, who, authorizationv1.ResourceAttributes{ // Without an answer the bound applies.
 			Verb: "update", Group: v1alpha1.GroupVersion.Group, Version: v1alpha1.GroupVersion.Version, Resource: "lifecyclepolicies", Name: name,
 		})
-		if err != nil && !errors.Is(err, errNoNamespace) && !apierrors.IsForbidden(err) {
+		if err != nil && !apierrors.IsForbidden(err) {
 			out[name] = rules.Later // Too many reviews, or too slow ones.
 		}
 	}

@@ -91,7 +91,7 @@ func (a *admission) addHandlers(context.Context) error {
 	if err != nil {
 		return err
 	}
-	reviews, err := webhook.NewReviews(a.config, a.options.only())
+	reviews, err := webhook.NewReviews(a.config)
 	if err != nil {
 		return err
 	}
@@ -163,7 +163,7 @@ func (a *admission) decisions() (*api.Decisions, error) {
 	if err != nil {
 		return nil, err
 	}
-	reviews, err := webhook.NewReviews(a.config, a.options.only()) // Of its own: admission waits for no caller of the API.
+	reviews, err := webhook.NewReviews(a.config) // Of its own: admission waits for no caller of the API.
 	if err != nil {
 		return nil, err
 	}

@@ -8,14 +8,14 @@ import (
 	"strings"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
-	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
 )
 
 // Authorizer reports the permissions of a user.
 type Authorizer interface {
-	// Allows reports whether a user may do what the spec names. It fills in the user.
-	Allows(ctx context.Context, user authenticationv1.UserInfo, what authorizationv1.SubjectAccessReviewSpec) (bool, error)
+	// Allows reports whether a user may send a request.
+	Allows(ctx context.Context, user authenticationv1.UserInfo, request authorizer.AttributesRecord) (bool, error)
 }
 
 // orOffline names the other way to ask.
@@ -86,9 +86,7 @@ func unauthenticated(w http.ResponseWriter, detail string) *Problem {
 // shows settings of namespaces.
 func (s *service) authorized(r *http.Request, user authenticationv1.UserInfo) *Problem {
 	path, verb := r.URL.Path, strings.ToLower(r.Method)
-	allowed, err := s.Authorizer.Allows(r.Context(), user, authorizationv1.SubjectAccessReviewSpec{
-		NonResourceAttributes: &authorizationv1.NonResourceAttributes{Path: path, Verb: verb},
-	})
+	allowed, err := s.Authorizer.Allows(r.Context(), user, authorizer.AttributesRecord{Path: path, Verb: verb})
 	if err != nil {
 		s.Logger.Error(err, "access review failed", "path", path, "user", user.Username)
 		return problem(http.StatusServiceUnavailable, "the cluster could not be asked what you may do: try again later")

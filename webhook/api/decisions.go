@@ -13,9 +13,9 @@ import (
 	"github.com/go-logr/logr"
 	"golang.org/x/sync/semaphore"
 	authenticationv1 "k8s.io/api/authentication/v1"
-	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
 	authenticationclient "k8s.io/client-go/kubernetes/typed/authentication/v1"
 	"k8s.io/utils/clock"
 
@@ -267,9 +267,10 @@ type readable struct {
 }
 
 func (r readable) mayGet(ctx context.Context, resource schema.GroupVersionResource, namespace, name string) (bool, error) {
-	return r.authorizer.Allows(ctx, r.user, authorizationv1.SubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
-		Verb: "get", Group: resource.Group, Version: resource.Version, Resource: resource.Resource, Namespace: namespace, Name: name,
-	}})
+	return r.authorizer.Allows(ctx, r.user, authorizer.AttributesRecord{
+		Verb: "get", APIGroup: resource.Group, APIVersion: resource.Version, Resource: resource.Resource, Namespace: namespace, Name: name,
+		ResourceRequest: true,
+	})
 }
 
 // Namespace implements [platform.Source].

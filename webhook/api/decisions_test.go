@@ -14,10 +14,10 @@ import (
 
 	"github.com/go-chi/chi/v5"
 	authenticationv1 "k8s.io/api/authentication/v1"
-	authorizationv1 "k8s.io/api/authorization/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/utils/clock"
 
 	"curfew.dev/curfew/manifests/crd"
@@ -73,19 +73,15 @@ func (w *world) Create(_ context.Context, review *authenticationv1.TokenReview, 
 }
 
 // Allows lets everyone read all objects except w.hidden.
-func (w *world) Allows(_ context.Context, user authenticationv1.UserInfo, what authorizationv1.SubjectAccessReviewSpec) (bool, error) {
+func (w *world) Allows(_ context.Context, user authenticationv1.UserInfo, request authorizer.AttributesRecord) (bool, error) {
 	w.reviews++
-	if user.Username == "eve" {
+	hidden := w.hidden[request.Resource+" "+request.Namespace+"/"+request.Name]
+	if user.Username == "eve" || hidden == "broken" {
 		return true, errors.New("no route to 10.0.0.1")
 	}
-	if request := what.ResourceAttributes; request != nil {
-		hidden := w.hidden[request.Resource+" "+request.Namespace+"/"+request.Name]
-		if hidden == "broken" {
-			return true, errors.New("no route to 10.0.0.1")
-		}
+	if request.ResourceRequest {
 		return request.Verb == "get" && hidden == "", nil
 	}
-	request := what.NonResourceAttributes
 	return user.Username == "ann" && request.Verb == "post" && strings.HasPrefix(request.Path, "/v1/"), nil
 }
 
