@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
 	"strings"
 	"time"
 
@@ -18,7 +17,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
@@ -36,7 +34,6 @@ import (
 type Reviews struct {
 	config authorizerfactory.DelegatingAuthorizerConfig
 	cached authorizer.Authorizer
-	local  bool
 }
 
 const (
@@ -52,17 +49,16 @@ const (
 	reviewsPerSecond = 200
 )
 
-// NewReviews returns reviews by a client that may create SubjectAccessReviews. With local it asks by
-// LocalSubjectAccessReviews in the namespace of the object, which a Role can permit.
-func NewReviews(config *rest.Config, local bool) (*Reviews, error) {
+// NewReviews returns reviews by a client that may create SubjectAccessReviews.
+func NewReviews(config *rest.Config) (*Reviews, error) {
 	config = rest.CopyConfig(config)
 	config.QPS, config.Burst, config.ContentType = reviewsPerSecond, reviewsPerSecond, runtime.ContentTypeJSON
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return reviewTransport{next, local} })
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return reviewTransport{next} })
 	client, err := authorizationclient.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("client of access reviews: %w", err)
 	}
-	out := &Reviews{local: local, config: authorizerfactory.DelegatingAuthorizerConfig{
+	out := &Reviews{config: authorizerfactory.DelegatingAuthorizerConfig{
 		SubjectAccessReviewClient: client, Compiler: authorizationcel.NewDefaultCompiler(),
 		AllowCacheTTL: keepAnswers, DenyCacheTTL: keepAnswers, WebhookRetryBackoff: &wait.Backoff{Steps: 1},
 	}}
@@ -71,42 +67,15 @@ func NewReviews(config *rest.Config, local bool) (*Reviews, error) {
 }
 
 // reviewTransport sends a review, and shortens the answer.
-type reviewTransport struct {
-	next  http.RoundTripper
-	local bool
-}
+type reviewTransport struct{ next http.RoundTripper }
 
 // RoundTrip implements [http.RoundTripper].
 func (t reviewTransport) RoundTrip(review *http.Request) (*http.Response, error) {
-	if t.local {
-		var err error
-		if review, err = local(review); err != nil {
-			return nil, err
-		}
-	}
 	response, err := t.next.RoundTrip(review)
 	if err != nil || response.StatusCode >= http.StatusMultipleChoices {
 		return response, err
 	}
 	return short(response)
-}
-
-// local turns a review into a LocalSubjectAccessReview, which has the same fields.
-func local(r *http.Request) (*http.Request, error) {
-	var review authorizationv1.LocalSubjectAccessReview
-	err := json.NewDecoder(r.Body).Decode(&review)
-	if err := errors.Join(err, r.Body.Close()); err != nil {
-		return nil, err
-	}
-	review.Kind, review.Namespace = "LocalSubjectAccessReview", review.Spec.ResourceAttributes.Namespace
-	body, err := json.Marshal(review)
-	if err != nil {
-		return nil, err
-	}
-	out := r.Clone(r.Context())
-	out.URL = r.URL.JoinPath("..", "namespaces", url.PathEscape(review.Namespace), "localsubjectaccessreviews")
-	out.Body, out.ContentLength, out.GetBody = io.NopCloser(bytes.NewReader(body)), int64(len(body)), nil
-	return out, nil
 }
 
 // short keeps of an answer what is allowed. The authorizer would cache a text of any length, and a
@@ -124,9 +93,6 @@ func short(response *http.Response) (*http.Response, error) {
 	response.Body, response.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
 	return response, err
 }
-
-// errNoNamespace is the answer about cluster-scoped objects, and about all namespaces.
-var errNoNamespace = errors.New("a LocalSubjectAccessReview asks about one namespace")
 
 const verbDelete = "delete"
 
@@ -155,9 +121,6 @@ func (r *Reviews) Allows(ctx context.Context, who authenticationv1.UserInfo, req
 	question, err := json.Marshal(request)
 	if err == nil && len(question) > maxQuestion {
 		answers, err = r.config.New()
-	}
-	if r.local && len(validation.IsDNS1123Label(request.Namespace)) > 0 {
-		err = errNoNamespace
 	}
 	var decision authorizer.Decision
 	if err == nil {
@@ -233,7 +196,7 @@ func (w *Webhooks) mayUpdate(ctx context.Context, names []string, who authentica
 		out[name], err = w.ask(ctx, who, authorizationv1.ResourceAttributes{ // Without an answer the bound applies.
 			Verb: "update", Group: v1alpha1.GroupVersion.Group, Version: v1alpha1.GroupVersion.Version, Resource: "lifecyclepolicies", Name: name,
 		})
-		if err != nil && !errors.Is(err, errNoNamespace) && !apierrors.IsForbidden(err) {
+		if err != nil && !apierrors.IsForbidden(err) {
 			out[name] = rules.Later // Too many reviews, or too slow ones.
 		}
 	}

@@ -16,6 +16,8 @@ import (
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/client-go/rest"
@@ -49,7 +51,7 @@ type cluster struct {
 	says     string // beside each answer
 	hangs    bool
 	paths    []string
-	requests []authorizationv1.LocalSubjectAccessReview // The other kind has the same fields.
+	requests []authorizationv1.SubjectAccessReview
 }
 
 func (c *cluster) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -59,7 +61,7 @@ func (c *cluster) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	var review authorizationv1.LocalSubjectAccessReview
+	var review authorizationv1.SubjectAccessReview
 	if err := json.NewDecoder(r.Body).Decode(&review); err != nil {
 		return nil, err
 	}
@@ -73,9 +75,9 @@ func (c *cluster) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 // reviews asks a cluster.
-func reviews(t *testing.T, c *cluster, local bool) *Reviews {
+func reviews(t *testing.T, c *cluster) *Reviews {
 	t.Helper()
-	out, err := NewReviews(&rest.Config{Host: "http://cluster", Transport: c, QPS: -1}, local)
+	out, err := NewReviews(&rest.Config{Host: "http://cluster", Transport: c, QPS: -1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,7 +88,7 @@ func TestReviews(t *testing.T) { synctest.Test(t, testReviews) }
 
 func testReviews(t *testing.T) {
 	c := &cluster{may: map[string]bool{"ann": true}, says: strings.Repeat("a", 1<<20)}
-	asked := reviews(t, c, false)
+	asked := reviews(t, c)
 	ann, bob := authenticationv1.UserInfo{Username: "ann"}, authenticationv1.UserInfo{Username: "bob"}
 	jobs := authorizationv1.ResourceAttributes{Namespace: "ci", Group: "batch", Version: "v1", Resource: "jobs", Name: "a"}
 	policies := authorizationv1.ResourceAttributes{Verb: "update", Group: "curfew.dev", Resource: "lifecyclepolicies", Name: "a"}
@@ -147,7 +149,7 @@ func testReviews(t *testing.T) {
 func TestAccessReviewsAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &cluster{may: map[string]bool{"ann": true}}
-		asked := reviews(t, c, false)
+		asked := reviews(t, c)
 		ask := func(namespace string) (bool, error) {
 			return asked.May(t.Context(), authenticationv1.UserInfo{Username: "ann"}, authorizationv1.ResourceAttributes{Namespace: namespace, Resource: "jobs"})
 		}
@@ -187,7 +189,7 @@ func TestAccessReviewsAreLimited(t *testing.T) {
 func TestHungAccessReviews(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
-		may, err := reviews(t, &cluster{hangs: true}, false).May(t.Context(), authenticationv1.UserInfo{Username: "ann"}, authorizationv1.ResourceAttributes{Resource: "jobs"})
+		may, err := reviews(t, &cluster{hangs: true}).May(t.Context(), authenticationv1.UserInfo{Username: "ann"}, authorizationv1.ResourceAttributes{Resource: "jobs"})
 		if took := time.Since(began); may || err == nil || took != accessTimeout {
 			t.Errorf("%t, %v after %s", may, err, took)
 		}
@@ -282,7 +284,7 @@ func TestProtectionIsLeftToThoseWhoMayUpdateThePolicy(t *testing.T) {
 		"they may not":          {reviewer: &updaters{}, new: protected, asked: 1, denied: "ask for the verb update on that LifecyclePolicy"},
 		"they may, another one": {reviewer: &updaters{of: map[string]bool{"other": true}}, new: protected, asked: 1, denied: "ask for the verb update on that LifecyclePolicy"},
 		"no answer":             {reviewer: &updaters{of: map[string]bool{"platform": true}, err: errors.New("no answer")}, new: protected, asked: 1, denied: "is not known yet: try again in a second", retry: true},
-		"never an answer":       {reviewer: &updaters{err: errNoNamespace}, new: protected, asked: 1, denied: "(whether you may is not known)"},
+		"never an answer":       {reviewer: &updaters{err: apierrors.NewForbidden(schema.GroupResource{}, "", nil)}, new: protected, asked: 1, denied: "(whether you may is not known)"},
 		"added":                 {reviewer: &updaters{}, old: job(bare), new: protected, asked: 1, denied: "bounds.protect of policy"},
 		"it stands":             {reviewer: &updaters{}, old: job(protected), new: other},
 		"not protected":         {reviewer: &updaters{}, new: bare},
