@@ -3,7 +3,6 @@
 //
 // [Mounted] serves a certificate from a folder: cert-manager issues and renews it in a Secret that
 // is mounted, and its cainjector writes the CA into the webhook configurations.
-// With --only-namespaces it may not read webhook configurations, and is ready without.
 //
 // [SelfSigned] needs nothing else. A Secret that all replicas share holds the CA. Each replica
 // issues its own serving certificate, whose key stays in memory. One pass of SelfSigned.Start reads

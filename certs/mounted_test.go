@@ -130,28 +130,6 @@ func TestMounted(t *testing.T) {
 	}
 }
 
-// Where Curfew may not read webhook configurations, the certificate is ready as soon as it is
-// loaded. Without a certificate it never is.
-func TestMountedWithoutRights(t *testing.T) {
-	dir := t.TempDir()
-	m, err := NewMounted(MountedOptions{Dir: dir})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	stopped := make(chan error, 1)
-	go func() { stopped <- m.Start(ctx) }()
-	if m.Ready() {
-		t.Error("ready without a certificate")
-	}
-	mount(t, dir, "one", mustCA(t, time.Now()))
-	until(t, "the certificate", m.Ready)
-	cancel()
-	if err := <-stopped; err != nil {
-		t.Errorf("Start: %v", err)
-	}
-}
-
 // movable is the real clock, put forward.
 type movable struct {
 	clock.RealClock

@@ -165,12 +165,11 @@ func (e *expiry) Collect(ch chan<- prometheus.Metric) {
 // mountRetry is how often Mounted looks for a certificate that is missing or not yet trusted.
 const mountRetry = time.Second
 
-// MountedOptions configure NewMounted. Dir is required.
+// MountedOptions configure NewMounted. Dir and Client are required.
 type MountedOptions struct {
 	// Dir holds tls.crt, tls.key and ca.crt, as a Secret that is mounted.
 	Dir string
-	// Client reads the webhook configurations, live. Nil means that Curfew may not read them: the
-	// certificate is ready as soon as it is loaded.
+	// Client reads the webhook configurations, live.
 	Client client.Client
 	// Configurations are the webhook configurations that exist have to trust the certificate before
 	// it is ready; default DefaultConfiguration.
@@ -253,7 +252,7 @@ func (m *Mounted) until(ctx context.Context, try func() error, waiting func(reas
 // check fails while some webhook has no bundle that the certificate verifies against.
 func (m *Mounted) check(ctx context.Context) error {
 	certificate, err := m.GetCertificate(nil)
-	if err != nil || m.options.Client == nil {
+	if err != nil {
 		return err
 	}
 	chain := make([]*x509.Certificate, len(certificate.Certificate))

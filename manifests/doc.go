@@ -5,7 +5,5 @@
 //
 //	base            everything: namespace, rbac, flowcontrol, webhook, deploy
 //	overlays/local  Curfew as processes beside the control plane: no deploy, webhooks by URL
-//	overlays/namespaced, overlays/namespaced-webhook
-//	                Curfew in listed namespaces, without rights in the cluster
 //	samples         to kubectl apply and watch
 package manifests

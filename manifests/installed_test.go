@@ -15,9 +15,6 @@ func TestInstalled(t *testing.T) {
 	folders, err := os.ReadDir("components")
 	must(t, err)
 	objects := build(t, "base")
-	for _, overlay := range []string{"namespaced", "namespaced-webhook"} {
-		objects = append(objects, build(t, "overlays/"+overlay)...)
-	}
 	for _, folder := range folders {
 		if folder.Name() == "monitoring" { // Its kinds are others, and all in a namespace.
 			continue

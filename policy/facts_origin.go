@@ -62,11 +62,11 @@ func KeptImmortal(key string, source lifetime.Source) Verdict {
 		Err: fmt.Errorf("%s: remove the label", LabelPath(key))}
 }
 
-// installed are the objects of Curfew's manifests outside of its own namespace, components and
-// overlays included, by kind: cluster-scoped ones, and what the overlays put into the namespaces of
-// --only-namespaces. A name that is taken cannot be given to another object. The author of a Role
-// may take one of these names; no rule deletes Roles, so that only a TTL label of theirs has no
-// effect then. A test in package manifests compares the names.
+// installed are the objects of Curfew's manifests outside of its own namespace, components included,
+// by kind, and the RoleBindings that docs/install.md has administrators create in other namespaces.
+// A name that is taken cannot be given to another object. The author of a RoleBinding may take this
+// name; no rule deletes RoleBindings, so that only a TTL label of theirs has no effect then. A test
+// in package manifests compares the names.
 var installed = map[schema.GroupKind][]string{
 	{Group: rbacGroup, Kind: "ClusterRole"}: {
 		"curfew-cleanup", "curfew-controller", "curfew-controller-anything", "curfew-controller-builtin-kinds", "curfew-controller-cleanup",
@@ -80,8 +80,7 @@ var installed = map[schema.GroupKind][]string{
 		"curfew-cleanup", "curfew-controller", "curfew-controller-kinds", "curfew-controller-pauses", "curfew-metrics-auth",
 		"curfew-metrics-reader", "curfew-tenant-view", "curfew-webhook", "curfew-webhook-certificates", "curfew-webhook-http-api",
 	},
-	{Group: rbacGroup, Kind: "Role"}:        {"curfew-controller", "curfew-webhook"},
-	{Group: rbacGroup, Kind: "RoleBinding"}: {"curfew-controller", "curfew-webhook"},
+	{Group: rbacGroup, Kind: "RoleBinding"}: {"curfew-controller"},
 	{Group: flowGroup, Kind: "FlowSchema"}: {
 		"curfew-cleanup", "curfew-controller", "curfew-leader-election", "curfew-pauses",
 	},

@@ -1,8 +1,6 @@
 package policy_test
 
 import (
-	"maps"
-	"strings"
 	"testing"
 	"time"
 
@@ -41,30 +39,11 @@ func TestPauseHolds(t *testing.T) {
 	}
 }
 
-// TestPauseOfConfigMap: what cannot be read limits nothing.
-func TestPauseOfConfigMap(t *testing.T) {
+func TestPauseMessage(t *testing.T) {
 	noon := time.Date(2026, 12, 24, 12, 0, 0, 0, time.UTC)
-	for name, test := range map[string]struct {
-		data map[string]string
-		want string // the message
-		err  string
-	}{
-		"empty":         {nil, "ConfigMap curfew-pause holds all triggers, until it is deleted: ", ""},
-		"all":           {map[string]string{"triggers": "ttl, label", "namespaces": "a\nb-*", "until": "2026-12-24T12:00:00Z", "reason": "a\nb"}, "ConfigMap curfew-pause holds trigger ttl, label in namespace a, b-*, until 2026-12-24T12:00:00Z: a b", ""},
-		"bad trigger":   {map[string]string{"triggers": "ttl,whim", "namespaces": "a"}, "ConfigMap curfew-pause holds all triggers, until it is deleted: ", `triggers: "whim" is none of`},
-		"bad namespace": {map[string]string{"namespaces": "A"}, "ConfigMap curfew-pause holds all triggers, until it is deleted: ", `namespaces: "A": `},
-		"bad time":      {map[string]string{"until": "tomorrow"}, "ConfigMap curfew-pause holds all triggers, until it is deleted: ", `until: "tomorrow" is no time`},
-		"too many":      {map[string]string{"namespaces": strings.Repeat("a ", 101)}, "ConfigMap curfew-pause holds all triggers, until it is deleted: ", "more than 100 names"},
-	} {
-		have, err := judging.PauseOfConfigMap(test.data)
-		if have.Message() != test.want || (err == nil) != (test.err == "") || err != nil && !strings.Contains(err.Error(), test.err) {
-			t.Errorf("%s: message %q, error %v\nwant    %q, error %q", name, have.Message(), err, test.want, test.err)
-		}
-	}
-	one := judging.Pause{Name: judging.PauseConfigMap, Reason: "x", Triggers: []policy.Trigger{"ttl"}, Namespaces: []string{"a", "b*"}, Until: noon}
-	again, err := judging.PauseOfConfigMap(one.ConfigMapData())
-	if err != nil || again.String() != one.String() || !maps.Equal(again.ConfigMapData(), one.ConfigMapData()) {
-		t.Errorf("got %+v, error %v; want the pause that was written: %+v", again, err, one)
+	one := judging.Pause{Name: "x", Reason: "a\nb", Triggers: []policy.Trigger{"ttl", "label"}, Namespaces: []string{"a", "b-*"}, Until: noon}
+	if got, want := one.Message(), "DeletionPause x holds trigger ttl, label in namespace a, b-*, until 2026-12-24T12:00:00Z: a b"; got != want {
+		t.Errorf("%q, want %q", got, want)
 	}
 	if one.Over(noon.Add(-1)) || !one.Over(noon) || (&judging.Pause{}).Over(noon) {
 		t.Error("Over")

@@ -64,9 +64,6 @@ type Options struct {
 	Namespaces NamespaceGetter
 	// Tallies reads the PodTallies; nil means that trigger tally is off.
 	Tallies TallyGetter
-	// Only are the namespaces that the webhooks work in. They change and deny nothing elsewhere, nor
-	// anything cluster-scoped but these Namespaces. None means that they work everywhere.
-	Only []string
 	// Clock tells the time.
 	Clock Clock
 	// ServerTime is the API server's time, by which Namespaces are stamped. An error means that it is
@@ -109,8 +106,6 @@ type OwnerReader interface {
 	// Read asks the API server. Nil without an error means that the object is gone, or that another
 	// one has its name.
 	Read(ctx context.Context, namespace string, owner *metav1.OwnerReference) (map[string]any, error)
-	// Serves reports whether the API server serves a kind. It may be wrong for a kind that is new.
-	Serves(kind schema.GroupKind) (bool, error)
 }
 
 // AccessReviewer reports whether a user may use what.Verb on an object; delete if it is empty.

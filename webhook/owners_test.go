@@ -3,7 +3,6 @@ package webhook
 import (
 	"context"
 	"errors"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -29,14 +28,6 @@ type owners struct {
 	text  string
 	err   error
 	reads int
-	// served are the kinds that are served, and asked those that were asked about.
-	served, asked []string
-	unknown       error
-}
-
-func (o *owners) Serves(kind schema.GroupKind) (bool, error) {
-	o.asked = append(o.asked, kind.Kind)
-	return slices.Contains(o.served, kind.Kind), o.unknown
 }
 
 func (o *owners) Read(context.Context, string, *metav1.OwnerReference) (map[string]any, error) {
@@ -118,44 +109,6 @@ func TestOwnerOfAProductThatIsNotInstalled(t *testing.T) {
 	}
 }
 
-// With --only-namespaces Curfew reads no CustomResourceDefinitions. It asks whether the owner's kind
-// is served, for accounts of profiles alone, so that posted reviews cost no questions about others.
-func TestOwnerOfAnUnservedKindInNamespaces(t *testing.T) {
-	const argo = "system:serviceaccount:argo:argo"
-	of := func(apiVersion, kind string) string {
-		return strings.Replace(nightly, "batch/v1, kind: CronJob", apiVersion+", kind: "+kind, 1)
-	}
-	workflow := of("argoproj.io/v1alpha1", "Workflow")
-	for name, c := range map[string]struct {
-		user, object string
-		owners       owners
-		allowed      bool
-		asked        int
-	}{
-		"not served":                 {user: argo, object: workflow, asked: 1},
-		"served":                     {user: argo, object: workflow, owners: owners{served: []string{"Workflow"}}, allowed: true, asked: 1},
-		"whether it is is not known": {user: argo, object: workflow, owners: owners{unknown: errors.New("no answer")}, allowed: true, asked: 1},
-		"a tenant's account":         {user: robot, object: workflow},
-		"without a UID":              {user: argo, object: strings.Replace(workflow, "uid: u, ", "", 1)},
-		"another kind":               {user: argo, object: of("example.com/v1", "Batch")},
-		"a kind of Kubernetes":       {user: cronJobController, object: nightly, owners: owners{text: older}, allowed: true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			known, err := platform.New(builtinProfiles(t))
-			if err != nil {
-				t.Fatal(err)
-			}
-			w := newWorld(t, func(o *Options) { o.Platform, o.Owners, o.Only = known, &c.owners, []string{"bounded"} })
-			if allowed := w.ask(t, ask{path: PathValidate, namespace: "bounded", user: c.user, object: c.object}).Allowed; allowed != c.allowed {
-				t.Errorf("allowed %t, want %t", allowed, c.allowed)
-			}
-			if len(c.owners.asked) != c.asked {
-				t.Errorf("asked about %q", c.owners.asked)
-			}
-		})
-	}
-}
-
 // A rollout of many Pods does not read the owner for each. What the owner does not have is read
 // each time, so that a corrected owner counts at once.
 func TestOwnersAreReadOnce(t *testing.T) {
@@ -196,16 +149,10 @@ func (c *crowd) Read(context.Context, string, *metav1.OwnerReference) (map[strin
 	return nil, nil
 }
 
-func (c *crowd) Serves(schema.GroupKind) (bool, error) {
-	_, err := c.Read(context.Background(), "", nil)
-	return err == nil, err
-}
-
 // S9: posted reviews have no more than four owners, and four Pods of Bindings, read at the same time.
 func TestReadsAreLimited(t *testing.T) {
 	binding := &request{kind: bindingKind, review: &admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{Name: "a"}}, facts: &policy.Facts{UID: "u", Labels: map[string]string{wellknown.LabelTTL: "2d"}}}
 	for name, read := range map[string]func(context.Context, *Webhooks){
-		"kinds": func(ctx context.Context, w *Webhooks) { w.served(ctx, schema.GroupKind{Group: "argoproj.io"}) },
 		"owners": func(ctx context.Context, w *Webhooks) {
 			_, _ = w.read(ctx, w.ownerReads, "ci", &metav1.OwnerReference{})
 		},
@@ -213,7 +160,7 @@ func TestReadsAreLimited(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			reader := &crowd{started: make(chan struct{}, 100), end: make(chan struct{})}
-			w := &Webhooks{settings: Options{Owners: reader, Only: []string{"ci"}}}
+			w := &Webhooks{settings: Options{Owners: reader}}
 			w.ownerReads, w.podReads = semaphore.NewWeighted(maxReads), semaphore.NewWeighted(maxReads)
 			var all sync.WaitGroup
 			for range 50 {

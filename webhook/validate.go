@@ -119,21 +119,9 @@ func (w *Webhooks) validateBinding(ctx context.Context, request *request, now ti
 }
 
 // served reports whether the API server serves a kind. Where a product is not installed, a tenant
-// may own its controller's account, and make up an owner that is never collected. With
-// --only-namespaces Curfew reads no CustomResourceDefinitions, and asks discovery. A kind is
-// treated as served while that is not known (S8).
-func (w *Webhooks) served(ctx context.Context, kind schema.GroupKind) bool {
-	switch {
-	case references.BuiltIn(kind.Group):
-		return true
-	case len(w.settings.Only) == 0:
-		return w.source.store.Snapshot().Definition(kind) != nil
-	case w.settings.Owners == nil || w.ownerReads.Acquire(ctx, 1) != nil:
-		return true
-	}
-	defer w.ownerReads.Release(1)
-	served, err := w.settings.Owners.Serves(kind)
-	return served || err != nil
+// may own its controller's account, and make up an owner that is never collected.
+func (w *Webhooks) served(kind schema.GroupKind) bool {
+	return references.BuiltIn(kind.Group) || w.source.store.Snapshot().Definition(kind) != nil
 }
 
 // admitChild turns the denials of an object that a known controller creates into warnings, if the
@@ -151,7 +139,7 @@ func (w *Webhooks) admitChild(ctx context.Context, review *rules.Request, decisi
 	ctx, cancel := context.WithTimeout(ctx, liveReadTimeout)
 	defer cancel()
 	kind := schema.FromAPIVersionAndKind(owner.APIVersion, owner.Kind)
-	if !review.ByController(policy.Profiles{}) && !w.served(ctx, kind.GroupKind()) {
+	if !review.ByController(policy.Profiles{}) && !w.served(kind.GroupKind()) {
 		return // An account of a profile alone.
 	}
 	of := profiles.For(kind)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"net/http"
 	"runtime"
-	"slices"
 	"time"
 
 	"golang.org/x/sync/semaphore"
@@ -76,9 +75,6 @@ func (w *Webhooks) Register(handle func(path string, handler http.Handler)) {
 
 // handle decodes a request, and has it answered at one instant unless it cannot concern Curfew.
 func (w *Webhooks) handle(ctx context.Context, review *admission.Request, answer answer) admission.Response {
-	if !w.reaches(review) {
-		return untouched()
-	}
 	if w.settings.Ready != nil {
 		if err := w.settings.Ready(); err != nil {
 			return w.failed(review, "curfew has just started, and does not know all policies yet", err)
@@ -98,16 +94,6 @@ func (w *Webhooks) handle(ctx context.Context, review *admission.Request, answer
 		return untouched()
 	}
 	return answer(ctx, request, now)
-}
-
-// reaches reports whether a request is about one of the namespaces that the webhooks work in. The
-// configuration of an administrator may send others.
-func (w *Webhooks) reaches(review *admission.Request) bool {
-	namespace := review.Namespace
-	if kindOf(review).GroupKind() == namespaceKind.GroupKind() {
-		namespace = review.Name
-	}
-	return len(w.settings.Only) == 0 || slices.Contains(w.settings.Only, namespace)
 }
 
 // kindLabel bounds the metric: anyone who reaches the port can make up kinds.

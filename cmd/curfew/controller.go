@@ -45,7 +45,7 @@ type controller struct {
 	notices    *notices
 	deletion   action.Action
 	engine     *engine.Engine
-	rules      *follow.Rules // nil with --only-namespaces
+	rules      *follow.Rules
 	maker      *feedMaker
 	jobs       *follow.Jobs
 	feeds      *feedset.Set
@@ -81,11 +81,8 @@ func (c *controller) runOnce(ctx context.Context) error {
 		if err := c.ready(ctx); err != nil {
 			return err
 		}
-		all := []func(context.Context) error{c.count}
-		if !c.options.only() { // All of these write cluster-scoped objects.
-			all = append(all, c.namespaces.Run, c.policies.WriteStatuses, c.platform.Platform.Profiles.WriteStatuses,
-				c.platform.Platform.Runtimes.RunStamps, c.coverage.Run)
-		}
+		all := []func(context.Context) error{c.count, c.namespaces.Run, c.policies.WriteStatuses,
+			c.platform.Platform.Profiles.WriteStatuses, c.platform.Platform.Runtimes.RunStamps, c.coverage.Run}
 		if c.backfill != nil {
 			all = append(all, c.backfill.Run)
 		}
@@ -126,9 +123,6 @@ func (c *controller) addClients(context.Context) (err error) {
 // runtimes.
 func (c *controller) addStatuses(context.Context) error {
 	c.namespaces, c.policies = c.platform.Namespaces, c.platform.Platform.Policies
-	if c.options.only() {
-		return nil
-	}
 	c.namespaces.WriteStamps(c.mgr.GetClient(), c.serverTime)
 	if c.options.on(policy.TriggerTally) {
 		c.namespaces.StampTallied(c.platform.Platform.Tallies)
@@ -161,7 +155,7 @@ func (c *controller) addEngine(context.Context) error {
 	if err != nil {
 		return err
 	}
-	rules, err := c.confirmRules()
+	c.rules, err = follow.NewRules(c.platform.Platform, c.platform.Namespaces, c.clock, c.log, metrics.Registry)
 	if err != nil {
 		return err
 	}
@@ -169,7 +163,7 @@ func (c *controller) addEngine(context.Context) error {
 		return err
 	}
 	c.engine, err = engine.New(engine.Options{
-		Triggers: triggers, Known: c.known, Ping: client.Ping, Skew: c.skew, Behind: c.behind, Pauses: c.pauses, Rules: rules, Clock: c.clock,
+		Triggers: triggers, Known: c.known, Ping: client.Ping, Skew: c.skew, Behind: c.reach.Behind, Pauses: c.pauses, Rules: c.rules, Clock: c.clock,
 		Log: c.log.WithName("expiry"), Registerer: metrics.Registry,
 		MaxDeletionsPerMinute: c.options.maxDeletionsPerMinute, FavourDrain: c.options.favourDrain, DryRun: c.options.dryRun,
 		StuckAfter: c.options.stuckAfter,
@@ -249,22 +243,8 @@ func (p *process) addPauses() {
 // readPauses sets where the pauses are read from.
 func (c *controller) readPauses() error {
 	read, err := pause.OfCluster(c.config)
-	if c.options.only() {
-		read, err = pause.OfNamespace(c.config, c.options.namespace)
-	}
 	c.pauses.Use(read, c.reported.Set)
 	return err
-}
-
-// confirmRules confirms the rules that caches hold (S12). With --only-namespaces every object is
-// judged live, by a GET of its Namespace, and policies are files.
-func (c *controller) confirmRules() (engine.Rules, error) {
-	if c.options.only() {
-		return nil, nil
-	}
-	var err error
-	c.rules, err = follow.NewRules(c.platform.Platform, c.platform.Namespaces, c.clock, c.log, metrics.Registry)
-	return c.rules, err
 }
 
 // apiServices say which groups the API server serves; rbac is the version of roles and their
@@ -278,29 +258,22 @@ var (
 func newProfiles(c *controller) (*discovery.Profiles, error) {
 	watched := func(spec *feedset.Spec) bool { return len(c.options.judges(profileOf(spec))) > 0 }
 	return discovery.NewProfiles(discovery.ProfilesOptions{
-		Typed: feedset.Typed(), Namespaces: c.options.onlyNamespaces, Watched: watched, Deadlines: c.options.on(policy.TriggerDeadline),
+		Typed: feedset.Typed(), Watched: watched, Deadlines: c.options.on(policy.TriggerDeadline),
 		Platform: c.platform.Platform, Feeds: c.feeds, Make: c.maker.withProfile, Clock: c.clock, Log: c.log, Registerer: metrics.Registry,
 	})
 }
 
 // newLabels wires discovery and permissions → feeds of labelled objects.
 func newLabels(c *controller) (*discovery.Labels, error) {
-	services := follow.Source(c.objects.Resource(apiServices))
-	roles := func(resource string) follow.Source { return c.objects.Resource(rbac.WithResource(resource)) }
-	namespaces := c.options.namespaces
-	if c.options.only() { // Changes are noticed by asking again.
-		none := follow.Files{Clock: c.clock}
-		services, roles = none.Source(apiServices), func(resource string) follow.Source { return none.Source(rbac.WithResource(resource)) }
-		namespaces = c.options.onlyNamespaces
-	}
 	return discovery.New(discovery.Options{
 		Discover: func(ctx context.Context) ([]*metav1.APIGroup, []*metav1.APIResourceList, error) {
 			return clientdiscovery.ServerGroupsAndResourcesWithContext(ctx, clientdiscovery.ToDiscoveryInterfaceWithContext(c.typed.Discovery()))
 		},
 		Definitions: func() (map[schema.GroupResource]discovery.Kind, error) { return discovery.Defined(c.platform.Platform) },
-		Propagation: c.platform.Platform.Propagation, APIServices: services,
+		Propagation: c.platform.Platform.Propagation, APIServices: c.objects.Resource(apiServices),
 		Identify: c.identify, Granter: c.reviews(),
-		RBAC: roles, Namespaces: namespaces, Only: c.options.only(), Alias: c.options.kyvernoLabel, Feeds: c.feeds, Make: c.maker.labelled,
+		RBAC:       func(resource string) follow.Source { return c.objects.Resource(rbac.WithResource(resource)) },
+		Namespaces: c.options.namespaces, Alias: c.options.kyvernoLabel, Feeds: c.feeds, Make: c.maker.labelled,
 		Clock: c.clock, Log: c.log, Registerer: metrics.Registry,
 	})
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"hash/fnv"
 	"time"
@@ -24,11 +23,9 @@ import (
 	"curfew.dev/curfew/controller/feedset"
 	"curfew.dev/curfew/controller/follow"
 	"curfew.dev/curfew/controller/permission"
-	"curfew.dev/curfew/manifests/crd"
 	"curfew.dev/curfew/manifests/profiles"
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/expression"
-	"curfew.dev/curfew/policy/lint"
 )
 
 // addPlatform follows, on every replica, the objects by which admission and the controller judge:
@@ -41,24 +38,11 @@ func (p *process) addPlatform(ctx context.Context) error {
 	if !p.options.builtinProfiles {
 		builtin = profiles.Typed(builtin)
 	}
-	source := func(resource schema.GroupVersionResource) follow.Source { return p.dynamic.Resource(resource) }
-	if p.options.only() {
-		files, err := p.files(ctx)
-		if err != nil {
-			return err
-		}
-		source = files.Source
-	}
 	p.platform.Platform, err = follow.NewPlatform(follow.Options{
-		Builtin: builtin, Source: source, Client: p.dynamic, Clock: p.clock, Log: p.log,
+		Builtin: builtin, Source: func(resource schema.GroupVersionResource) follow.Source { return p.dynamic.Resource(resource) }, Client: p.dynamic, Clock: p.clock, Log: p.log,
 	})
 	if err != nil {
 		return err
-	}
-	if p.options.only() {
-		poll := follow.NewPoll(p.options.onlyNamespaces, p.mgr.GetAPIReader(), p.clock, p.log)
-		p.platform.Namespaces, p.fresh = poll.Namespaces, poll.Fresh()
-		return errors.Join(p.mgr.Add(poll), p.mgr.Add(p.platform.Platform))
 	}
 	p.platform.Namespaces, err = follow.NewNamespaces(ctx, p.mgr.GetCache(), p.mgr.GetAPIReader(), p.clock, p.log)
 	if err != nil {
@@ -104,12 +88,12 @@ func (m *feedMaker) withProfile(spec *feedset.Spec) (feedset.Feed, error) {
 	var kind feed.Kind
 	switch {
 	case spec.Profile != nil:
-		kind = feed.Objects(m.objects, spec.Profile, spec.Namespace)
+		kind = feed.Objects(m.objects, spec.Profile)
 	case spec.Kind == policy.JobProfile.Kind:
-		kind = feed.Jobs(m.typed, spec.Namespace)
-		kind.Observer = m.jobs.In(spec.Namespace)
+		kind = feed.Jobs(m.typed)
+		kind.Observer = m.jobs
 	case spec.Kind == policy.PodProfile.Kind:
-		kind = feed.Pods(m.typed, spec.Namespace)
+		kind = feed.Pods(m.typed)
 	default:
 		return nil, fmt.Errorf("%s has no profile: this is a bug", spec.Kind)
 	}
@@ -166,24 +150,4 @@ func (c *controller) addCoverage(context.Context) (err error) {
 		Clock:   c.clock, Log: c.log, Registerer: metrics.Registry,
 	})
 	return err
-}
-
-// files reads policies, profiles and kinds from --config-dir. A bad file ends the start.
-func (p *process) files(ctx context.Context) (follow.Files, error) {
-	p.log.Info("working in listed namespaces only: nothing that takes rights in the cluster is done",
-		"namespaces", p.options.onlyNamespaces,
-		"off", "cleanup policies, PodTallies, webhook configurations, cluster-scoped kinds, training runtimes, stamps and statuses")
-	definitions, err := crd.All()
-	if err != nil {
-		return follow.Files{}, err
-	}
-	schemas, err := lint.NewSchemas(definitions)
-	if err != nil {
-		return follow.Files{}, err
-	}
-	files := follow.Files{Dir: p.options.configDir, Stored: schemas.Stored, Clock: p.clock}
-	if _, _, err := files.Read(ctx); err != nil {
-		return files, fmt.Errorf("--config-dir=%s: %w", p.options.configDir, err)
-	}
-	return files, nil
 }

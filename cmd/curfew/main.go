@@ -51,10 +51,9 @@ func serve(use, short string, parts parts) *cobra.Command {
 		Short: short,
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := options.validate(parts); err != nil {
+			if err := options.validate(); err != nil {
 				return err
 			}
-			options.switchOff()
 			options.published = settings.Of(cmd.Flags())
 			return run(cmd.Context(), options, parts)
 		},
@@ -66,8 +65,6 @@ func serve(use, short string, parts parts) *cobra.Command {
 	if parts.controller {
 		options.addController(command.Flags())
 	}
-	if parts.controller != parts.webhook {
-		options.addOnly(command.Flags())
-	}
+	refuseRemoved(command.Flags())
 	return command
 }

@@ -13,10 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
-	"k8s.io/client-go/rest"
 
 	"curfew.dev/curfew/certs"
-	"curfew.dev/curfew/controller/confine"
 	"curfew.dev/curfew/controller/engine"
 	"curfew.dev/curfew/controller/feed"
 	"curfew.dev/curfew/policy"
@@ -55,10 +53,6 @@ type options struct {
 	leaseDuration, gracePeriod                 time.Duration
 	relistEvery, stuckAfter                    time.Duration
 	cleanupMinInterval                         time.Duration
-
-	// A process without rights in the cluster.
-	onlyNamespaces []string
-	configDir      string
 
 	// published are the effective values of all flags, by name.
 	published map[string]string
@@ -171,20 +165,26 @@ func (o *options) addController(flags *pflag.FlagSet) {
 	flags.DurationVar(&o.stuckAfter, "stuck-after", o.stuckAfter, "report objects that still terminate after this long")
 }
 
-func (o *options) addOnly(flags *pflag.FlagSet) {
-	flags.StringSliceVar(&o.onlyNamespaces, "only-namespaces", o.onlyNamespaces, "work in these namespaces alone, with Roles in them and "+
-		"no ClusterRole. Policies and profiles come from --config-dir; triggers cleanup and tally are off")
-	flags.StringVar(&o.configDir, "config-dir", o.configDir,
-		"folder with LifecyclePolicies, KindProfiles and CustomResourceDefinitions as YAML files; with --only-namespaces")
+// removed are flags that Curfew no longer has, with what takes their place.
+var removed = map[string]string{
+	"only-namespaces": `give Curfew's service account "delete" by RoleBindings in the namespaces that it may clean up`,
+	"config-dir":      "create the LifecyclePolicies and KindProfiles in the cluster",
+}
+
+// refuseRemoved makes a start with a removed flag fail, instead of doing more than it allowed.
+func refuseRemoved(flags *pflag.FlagSet) {
+	for name, instead := range removed {
+		flags.Func(name, "", func(string) error {
+			return fmt.Errorf("--%s was removed: %s; see docs/install.md#rights-by-namespace", name, instead)
+		})
+		flags.Lookup(name).Hidden = true
+	}
 }
 
 // protected are the namespaces in which nothing is ever deleted.
 func (o *options) protected() []string { return append([]string{o.namespace}, o.protect...) }
 
 func (o *options) annotationsOnly() bool { return o.nativeTTL == "off" }
-
-// only reports whether Curfew works in listed namespaces alone.
-func (o *options) only() bool { return len(o.onlyNamespaces) > 0 }
 
 // triggerNames are the names of all triggers.
 func triggerNames() []string {
@@ -217,9 +217,9 @@ type check struct {
 }
 
 // validate names every flag that cannot be used, with its value and the fix.
-func (o *options) validate(parts parts) error {
+func (o *options) validate() error {
 	var errs []error
-	for _, c := range slices.Concat(o.checks(), o.checkWebhook(), o.checkNames(), o.checkTriggers(), o.checkOnly(parts)) {
+	for _, c := range slices.Concat(o.checks(), o.checkWebhook(), o.checkNames(), o.checkTriggers()) {
 		switch {
 		case c.bad && c.value == nil:
 			errs = append(errs, fmt.Errorf("--%s: %s", c.flag, c.fix))
@@ -289,9 +289,6 @@ func (o *options) checkNames() (out []check) {
 	for _, name := range o.namespaces {
 		label("namespaces", name, name)
 	}
-	for _, name := range o.onlyNamespaces {
-		label("only-namespaces", name, name)
-	}
 	problems := validation.IsDNS1123Subdomain(o.leaseName)
 	return append(out, check{"lease-name", o.leaseName, len(problems) > 0, strings.Join(problems, "; ")})
 }
@@ -305,45 +302,6 @@ func (o *options) checkTriggers() []check {
 		out = append(out, check{"enable", name, !slices.Contains(triggerNames(), name), "the triggers are " + all})
 	}
 	return out
-}
-
-// checkOnly refuses what contradicts --only-namespaces, or needs rights in the whole cluster.
-func (o *options) checkOnly(parts parts) []check {
-	out := []check{
-		{"namespaces", nil, o.only() && len(o.namespaces) > 0, "leave it out, --only-namespaces names all namespaces"},
-		{"enable", strings.Join(o.enable, ","), o.only() && !slices.ContainsFunc(o.enable, confinable),
-			"with --only-namespaces name at least one of ttl, label and deadline"},
-		{"config-dir", o.configDir, o.configDir != "" && !o.only(),
-			"set --only-namespaces, too: otherwise policies and profiles come from the cluster"},
-		{"certificates", o.certificates, o.only() && parts.webhook && o.certificates != certManager, "with --only-namespaces give " +
-			"cert-manager: Curfew serves the certificate in --certificate-dir, whatever tool issued it"},
-		{"api-addr", o.apiAddr, o.only() && o.apiAddr != "",
-			"leave it out, the HTTP API reviews tokens, which takes rights in the cluster"},
-		{"metrics-secure", o.metricsSecure, o.only() && o.metricsSecure, "leave it out, it reviews tokens, which takes rights in the cluster"},
-	}
-	for _, name := range o.onlyNamespaces {
-		out = append(out, check{"only-namespaces", name, judging.Protects(o.protected(), name),
-			"nothing is ever deleted there, see --protect"})
-	}
-	return out
-}
-
-// confinable reports whether a trigger works without rights in the whole cluster.
-func confinable(name string) bool { return !judging.InfoOf(policy.Trigger(name)).ClusterWide }
-
-// switchOff switches off the triggers that need rights in the whole cluster, before the flags are
-// published.
-func (o *options) switchOff() {
-	if o.only() {
-		o.enable = slices.DeleteFunc(slices.Clone(o.enable), func(name string) bool { return !confinable(name) })
-	}
-}
-
-// confine makes all clients refuse requests beyond the listed namespaces.
-func (o *options) confine(config *rest.Config) {
-	if o.only() {
-		config.Wrap(confine.Options{Namespaces: o.onlyNamespaces, Own: o.namespace}.Wrap)
-	}
 }
 
 // duration is a flag that also takes Curfew's grammar, as the TTL that helm test passes to

@@ -96,7 +96,6 @@ func newProcess(ctx context.Context, options *options, parts parts) (*process, e
 	if p.config, err = restConfig(options.kubeconfig); err != nil {
 		return nil, err
 	}
-	p.options.confine(p.config)
 	p.skew = servertime.NewSkew(p.clock)
 	p.config.Wrap(p.skew.Wrap)
 	p.reach = servertime.NewReach(p.clock)
@@ -222,8 +221,6 @@ type process struct {
 	certificates certs.Provider
 	// platform holds the profiles, policies and namespaces by which both judge.
 	platform follow.Cached
-	// fresh reads the namespaces of --only-namespaces for admission; nil without that flag.
-	fresh *follow.Fresh
 }
 
 // steps runs the steps of a setup until one fails.

@@ -159,27 +159,17 @@ func (c *controller) addNotices(ctx context.Context) error {
 		}
 		return c.namespaces.UID(target.Name)
 	}
-	inside := c.options.only()
-	namespaces := notice.Conditions(notice.Namespaces{Client: c.typed.CoreV1().Namespaces(), InUse: c.namespaces.InUse})
-	policies := notice.Conditions(c.policies)
-	if inside {
-		namespaces, policies = notice.NoConditions{}, notice.NoConditions{}
-	}
 	c.notices = &notices{
 		reports: reports,
 		digests: notice.NewDigests(notice.DigestOptions{
-			Events: func(namespace string) notice.Events { return c.typed.CoreV1().Events(namespace) }, UIDs: uids, Inside: inside,
+			Events: func(namespace string) notice.Events { return c.typed.CoreV1().Events(namespace) }, UIDs: uids,
 			Instance: instance, Clock: c.clock, Log: c.log,
 		}),
 		pauses: notice.NewPauses(notice.PauseOptions{
-			Recorder: recorder, Namespaces: namespaces, Policies: policies, UIDs: uids, Inside: inside, Own: c.options.namespace, Clock: c.clock,
-			Log: c.log,
+			Recorder: recorder, Namespaces: notice.Namespaces{Client: c.typed.CoreV1().Namespaces(), InUse: c.namespaces.InUse},
+			Policies: c.policies, UIDs: uids, Own: c.options.namespace, Clock: c.clock, Log: c.log,
 		}),
 		failed: notice.Failures(ctx, &typedcorev1.EventSinkImpl{Interface: c.typed.CoreV1().Events("")}),
 	}
 	return nil
 }
-
-// behind reports whether objects must be judged live before they are deleted. Without watches of
-// namespaces and policies they always are.
-func (c *controller) behind() bool { return c.options.only() || c.reach.Behind() }

@@ -190,8 +190,7 @@ func silent(failed map[schema.GroupVersion]error) match.SilentGroups {
 func (c *controller) addTally(context.Context) (err error) {
 	recorder := c.mgr.GetEventRecorder("curfew-tally")
 	c.tally, err = tally.New(tally.Options{
-		Tallies: c.platform.Platform.Tallies, Cluster: &tally.Client{Objects: c.dynamic, Watches: c.maker.typed, Partial: c.maker.partial,
-			Confined: c.options.only()},
+		Tallies: c.platform.Platform.Tallies, Cluster: &tally.Client{Objects: c.dynamic, Watches: c.maker.typed, Partial: c.maker.partial},
 		ServerTime: c.serverTime,
 		Event: func(object *v1alpha1.PodTally, eventType, reason, message string) {
 			recorder.Eventf(object, nil, eventType, reason, "Count", "%s", message)
@@ -210,14 +209,10 @@ func (c *controller) disowning(next action.Action) action.Action {
 	return tally.Disowning{Next: next, Tally: func() *tally.Controller { return c.tally }}
 }
 
-// count counts Pods, or releases them where tallies are switched off. In listed namespaces it
-// releases only Pods whose PodTally is gone: another process may count the others.
+// count counts Pods, or releases them where tallies are switched off.
 func (c *controller) count(ctx context.Context) error {
 	if c.options.on(policy.TriggerTally) {
 		return c.tally.Run(ctx)
-	}
-	if c.options.only() {
-		return c.tally.ReleaseLeft(ctx, c.options.onlyNamespaces)
 	}
 	return c.tally.Release(ctx)
 }

@@ -49,21 +49,18 @@ func addWebhook(ctx context.Context, process *process) (map[string]healthz.Check
 	return a.ready(), err
 }
 
-func (a *admission) addCertificates(context.Context) (err error) {
-	mounted := certs.MountedOptions{Dir: a.options.certificateDir}
-	var live client.WithWatch // A cached client would have to list the Secrets of the whole cluster.
-	if !a.options.only() {    // Else, the administrator who installed the configurations makes them trust the certificate.
-		mounted.Configurations = []string{certs.DefaultConfiguration, coverage.Name}
-		if live, err = client.NewWithWatch(a.config, client.Options{}); err != nil {
-			return fmt.Errorf("client of the API server: %w", err)
-		}
-		mounted.Client = live
+func (a *admission) addCertificates(context.Context) error {
+	// A cached client would have to list the Secrets of the whole cluster.
+	live, err := client.NewWithWatch(a.config, client.Options{})
+	if err != nil {
+		return fmt.Errorf("client of the API server: %w", err)
 	}
+	configurations := []string{certs.DefaultConfiguration, coverage.Name}
 	if a.options.certificates == certManager {
-		a.certificates, err = certs.NewMounted(mounted)
+		a.certificates, err = certs.NewMounted(certs.MountedOptions{Dir: a.options.certificateDir, Client: live, Configurations: configurations})
 	} else {
 		a.certificates, err = certs.NewSelfSigned(certs.Options{
-			Client: live, Namespace: a.options.namespace, Configurations: mounted.Configurations,
+			Client: live, Namespace: a.options.namespace, Configurations: configurations,
 			DNSNames: append(certs.ServiceDNSNames(serviceName, a.options.namespace), "localhost"),
 			IPs:      []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback}, Settle: a.options.caSettle, ServerTime: a.serverTime,
 		})
@@ -99,14 +96,10 @@ func (a *admission) addHandlers(context.Context) error {
 	if a.options.on(policy.TriggerTally) {
 		tallies = a.platform.Platform.Tallies
 	}
-	var namespaces webhook.NamespaceGetter = a.platform.Namespaces
-	if a.options.only() {
-		namespaces = a.fresh
-	}
 	a.handlers, err = webhook.New(webhook.Options{
-		Only: a.options.onlyNamespaces, Platform: a.platform.Platform.Store(), Ready: a.platform.Platform.Ready, Runtimes: a.platform.Platform.Runtimes, Objects: objects,
+		Platform: a.platform.Platform.Store(), Ready: a.platform.Platform.Ready, Runtimes: a.platform.Platform.Runtimes, Objects: objects,
 		Owners:     &follow.Owners{Client: a.dynamic, Mapper: a.mgr.GetRESTMapper()},
-		Namespaces: namespaces, Tallies: tallies, Clock: a.clock, ServerTime: a.serverTime, Registerer: metrics.Registry,
+		Namespaces: a.platform.Namespaces, Tallies: tallies, Clock: a.clock, ServerTime: a.serverTime, Registerer: metrics.Registry,
 		WarnBelow: warnBelow, AnnotationsOnly: a.options.annotationsOnly(), Access: reviews,
 		ControllerUser: "system:serviceaccount:" + a.options.namespace + ":" + controllerAccount,
 		CleanupUser:    "system:serviceaccount:" + a.options.namespace + ":" + cleanupAccount,

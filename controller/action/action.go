@@ -12,8 +12,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-
-	"curfew.dev/curfew/controller/confine"
 )
 
 // Action acts on an object that is due: it deletes or stops it.
@@ -183,12 +181,8 @@ func OriginOf(s *metav1.Status) Origin {
 }
 
 // Failure is the Answer of an answer that is an error, or of none (code 0). A 404 is Refused: only
-// the action can report whether it is about the object. So is a request that was never sent: it
-// has certainly not been carried out, and proves nothing about the API server.
+// the action can report whether it is about the object.
 func Failure(code int, origin Origin, err error) Answer {
-	if code == 0 && errors.Is(err, confine.ErrOutside) {
-		code = http.StatusBadRequest
-	}
 	out := Answer{Outcome: Failed, Code: code, Origin: origin, Err: err}
 	switch {
 	case code == http.StatusConflict && origin != FromAdmission:

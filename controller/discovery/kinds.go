@@ -134,9 +134,6 @@ func (l *Labels) identity(ctx context.Context) (permission.Identity, bool) {
 
 // namespaces returns the namespaces in which more may be granted than everywhere.
 func (l *Labels) namespaces() []string {
-	if l.options.Only {
-		return l.options.Namespaces
-	}
 	out := append(l.bindings.Namespaces(), l.options.Namespaces...)
 	slices.Sort(out)
 	return slices.Compact(out)

@@ -44,9 +44,8 @@ type Options struct {
 	Granter  permission.Granter
 	RBAC     func(resource string) follow.Source
 	// Namespaces are asked about for kinds that may not be deleted everywhere, like the namespaces in
-	// which a role is bound to Curfew. With Only no other namespace is asked about.
+	// which a role is bound to Curfew.
 	Namespaces []string
-	Only       bool
 	Alias      bool // has the label's alias watched as well
 	// Feeds are kept in step with the answers. Make makes one.
 	Feeds *feedset.Set
@@ -156,7 +155,7 @@ func (l *Labels) refresh(ctx context.Context) (time.Duration, error) {
 	kinds := map[schema.GroupResource]Kind{}
 	maps.Copy(kinds, l.discovered)
 	maps.Copy(kinds, custom)
-	answers, err := permission.Ask(ctx, l.options.Granter, l.namespaces(), l.options.Only)
+	answers, err := permission.Ask(ctx, l.options.Granter, l.namespaces())
 	if err != nil {
 		return 0, errors.Join(errServed, err)
 	}

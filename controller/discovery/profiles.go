@@ -21,8 +21,6 @@ import (
 type ProfilesOptions struct {
 	// Typed are feeds of kinds that run whatever profiles say.
 	Typed []*feedset.Spec
-	// Namespaces are the only ones that are watched; none means all.
-	Namespaces []string
 	// Watched reports whether any trigger judges the kind of a feed; the others do not run.
 	Watched func(spec *feedset.Spec) bool
 	// Deadlines reports whether deadlines are enforced, which takes further permissions.
@@ -109,10 +107,9 @@ func (p *Profiles) wanted() ([]*feedset.Spec, error) {
 	return p.watched(out), nil
 }
 
-// watched are the specs of kinds that a trigger judges, where Curfew may look.
+// watched are the specs of kinds that a trigger judges.
 func (p *Profiles) watched(specs []*feedset.Spec) []*feedset.Spec {
-	specs = slices.DeleteFunc(slices.Clone(specs), func(spec *feedset.Spec) bool { return !p.options.Watched(spec) })
-	return feedset.In(p.options.Namespaces, specs)
+	return slices.DeleteFunc(slices.Clone(specs), func(spec *feedset.Spec) bool { return !p.options.Watched(spec) })
 }
 
 func (p *Profiles) typed(kind schema.GroupKind) bool {

@@ -77,17 +77,17 @@ func (k *Kind) scope() string {
 const finishedPods = "status.phase!=Pending,status.phase!=Running,status.phase!=Unknown"
 
 // Jobs is the kind batch/v1 Job. The API offers no selector for finished Jobs, so that all are
-// watched, in one namespace or with "" in all.
-func Jobs(client kubernetes.Interface, namespace string) Kind {
-	kind := kindOf(policy.JobProfile, client.BatchV1().Jobs, namespace)
+// watched.
+func Jobs(client kubernetes.Interface) Kind {
+	kind := kindOf(policy.JobProfile, client.BatchV1().Jobs, metav1.NamespaceAll)
 	kind.Protobuf = true
 	return kind
 }
 
-// Pods is the kind v1 Pod, in one namespace or with "" in all. A feed lists and watches finished
-// Pods only, unless one of its triggers is Unfinished in the list of package judging.
-func Pods(client kubernetes.Interface, namespace string) Kind {
-	kind := kindOf(policy.PodProfile, client.CoreV1().Pods, namespace)
+// Pods is the kind v1 Pod. A feed lists and watches finished Pods only, unless one of its triggers
+// is Unfinished in the list of package judging.
+func Pods(client kubernetes.Interface) Kind {
+	kind := kindOf(policy.PodProfile, client.CoreV1().Pods, metav1.NamespaceAll)
 	kind.Protobuf, kind.FieldSelector = true, finishedPods
 	kind.Patch = func(ctx context.Context, namespace, name string, kind types.PatchType, patch []byte) error {
 		_, err := client.CoreV1().Pods(namespace).Patch(ctx, name, kind, patch, metav1.PatchOptions{})
@@ -135,16 +135,16 @@ func (c partial) Get(ctx context.Context, name string, options metav1.GetOptions
 }
 
 // Objects is a kind with a KindProfile.
-func Objects(client dynamic.Interface, profile *expression.Profile, namespace string) Kind {
-	out := Untyped(client, profile.Profile, namespace)
+func Objects(client dynamic.Interface, profile *expression.Profile) Kind {
+	out := Untyped(client, profile.Profile)
 	out.Runtime, out.Propagation, out.rules = profile.Runtime, profile.Propagation, profile
 	return out
 }
 
 // Untyped is any kind at all, read in its JSON form.
-func Untyped(client dynamic.Interface, profile *policy.Profile, namespace string) Kind {
+func Untyped(client dynamic.Interface, profile *policy.Profile) Kind {
 	resource := client.Resource(profile.Kind.GroupVersion().WithResource(profile.Resource))
-	return kindOf(profile, func(namespace string) untyped { return untyped{resource.Namespace(namespace)} }, namespace)
+	return kindOf(profile, func(namespace string) untyped { return untyped{resource.Namespace(namespace)} }, metav1.NamespaceAll)
 }
 
 // LabelledKind is a kind whose objects expire by a TTL label.

@@ -225,7 +225,7 @@ func (f *Feed) RejudgeAll() {
 // is judged live before it is deleted anyway. labelled: the Pods carry the Job's label. Otherwise
 // one list of the namespace finds the Pods of all such Jobs by their owners.
 func (f *Feed) RejudgePods(namespace string, job types.UID, labelled bool) {
-	if !f.seen.Load() || f.kind.Namespace != "" && f.kind.Namespace != namespace {
+	if !f.seen.Load() {
 		return
 	}
 	if labelled {

@@ -27,7 +27,7 @@ func TestNativeTTLsByOutcome(t *testing.T) {
 			if len(errs) > 0 {
 				t.Fatal(errs)
 			}
-			kind = Objects(unasked{}, profile, "")
+			kind = Objects(unasked{}, profile)
 		}
 	}
 	for name, test := range map[string]struct {

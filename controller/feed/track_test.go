@@ -211,7 +211,7 @@ func (r *race) follow(profile *expression.Profile, from ...engine.Kind) (feed *F
 			r.profile = func() *expression.Profile { return profile }
 		}
 	})
-	kind := Objects(unasked{}, profile, "")
+	kind := Objects(unasked{}, profile)
 	kind.List, kind.Watch, kind.Get, kind.Patch = r.list, r.watch, r.get, nil
 	kind.Triggers = []*Trigger{TTLs(profile)}
 	if deadlines := Deadlines(profile); deadlines != nil {

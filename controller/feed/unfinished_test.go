@@ -38,7 +38,7 @@ func TestUnfinishedPods(t *testing.T) {
 				w.put(running)
 
 				kind, selector, judged := w.kind(), "", 0
-				kind.FieldSelector = Pods(fake.NewClientset(), "").FieldSelector
+				kind.FieldSelector = Pods(fake.NewClientset()).FieldSelector
 				kind.Watch = func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
 					selector = options.FieldSelector
 					return w.watch(ctx, options)

@@ -144,12 +144,7 @@ func (s *Set) RejudgePods(namespace string, job types.UID, labelled bool) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	one := s.running[pods]
-	if one == nil {
-		pods.Namespace = namespace
-		one = s.running[pods]
-	}
-	if one != nil {
+	if one := s.running[pods]; one != nil {
 		if feed, ok := one.feed.(interface {
 			RejudgePods(string, types.UID, bool)
 		}); ok {

@@ -176,3 +176,17 @@ func TestOutdated(t *testing.T) {
 		}
 	})
 }
+
+// Settings of a Job concern its finished Pods, or all finished Pods of its namespace.
+func TestRejudgePods(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, set, apply := begin(t, nil)
+		apply(feedset.Typed()...)
+		time.Sleep(time.Minute)
+		w.events = nil
+		set.RejudgePods("ci", "uid", true)
+		w.expect(t, " judges the Pods of uid in ci")
+		set.RejudgePods("ci", "", false)
+		w.expect(t, " judges ci")
+	})
+}

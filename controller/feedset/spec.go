@@ -66,26 +66,6 @@ type Spec struct {
 	Forbidden func()
 }
 
-// In copies specs for single namespaces; without namespaces it returns the specs themselves. A feed
-// in a namespace sees no cluster-scoped objects and may read no cluster-scoped runtime.
-func In(namespaces []string, specs []*Spec) []*Spec {
-	if len(namespaces) == 0 {
-		return specs
-	}
-	var out []*Spec
-	for _, spec := range specs {
-		if spec.ClusterScoped || spec.Profile != nil && spec.Profile.Runtime != nil {
-			continue
-		}
-		for _, namespace := range namespaces {
-			one := *spec
-			one.Namespace = namespace
-			out = append(out, &one)
-		}
-	}
-	return out
-}
-
 // VersionResource is the resource that the feed sends its requests to.
 func (s *Spec) VersionResource() schema.GroupVersionResource {
 	return s.Kind.GroupVersion().WithResource(s.Resource.Resource)

@@ -30,21 +30,13 @@ type Jobs struct {
 	// Owners reads a Job live.
 	Owners *Owners
 
-	*seenJobs
-	// namespace is the only one that is listed; "" for all.
-	namespace string
+	mu sync.RWMutex
+	of map[types.UID]seenJob
 	// list is the number of the newest list. listing is true during one, and changed if it showed a
 	// Job that says something new.
 	list             int
 	listing, changed bool
-}
-
-// seenJobs are the Jobs that the feeds of Jobs have seen.
-type seenJobs struct {
-	mu       sync.RWMutex
-	of       map[types.UID]seenJob
-	lists    int // of all feeds
-	onChange []func(namespace string, job types.UID, labelled bool)
+	onChange         []func(namespace string, job types.UID, labelled bool)
 }
 
 // seenJob is the newest state of a Job that says something.
@@ -58,16 +50,7 @@ type seenJob struct {
 
 // NewJobs makes a follower.
 func NewJobs(owners *Owners) *Jobs {
-	return &Jobs{Owners: owners, seenJobs: &seenJobs{of: map[types.UID]seenJob{}}}
-}
-
-// In returns the observer for a feed of one namespace, or with "" of all. j learns each Job that it
-// sees.
-func (j *Jobs) In(namespace string) *Jobs {
-	if namespace == j.namespace {
-		return j
-	}
-	return &Jobs{Owners: j.Owners, seenJobs: j.seenJobs, namespace: namespace}
+	return &Jobs{Owners: owners, of: map[types.UID]seenJob{}}
 }
 
 // OnChange registers a function that has the finished Pods of a Job judged again, because the Job
@@ -81,8 +64,7 @@ func (j *Jobs) OnChange(f func(namespace string, job types.UID, labelled bool)) 
 func (j *Jobs) Begin() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.lists++
-	j.list = j.lists
+	j.list++
 	j.listing, j.changed = true, false
 }
 
@@ -90,7 +72,7 @@ func (j *Jobs) Begin() {
 func (j *Jobs) End() {
 	j.mu.Lock()
 	for uid, one := range j.of {
-		if one.list < j.list && (j.namespace == "" || one.namespace == j.namespace) {
+		if one.list < j.list {
 			delete(j.of, uid)
 		}
 	}
@@ -98,7 +80,7 @@ func (j *Jobs) End() {
 	j.listing, j.changed = false, false
 	j.mu.Unlock()
 	if changed {
-		j.notify(j.namespace, "", false)
+		j.notify("", "", false)
 	}
 }
 
@@ -250,15 +232,6 @@ func (o *Owners) Read(ctx context.Context, namespace string, owner *metav1.Owner
 		return nil, nil
 	}
 	return read.Object, nil
-}
-
-// Serves implements webhook.OwnerReader.
-func (o *Owners) Serves(kind schema.GroupKind) (bool, error) {
-	_, err := o.Mapper.RESTMapping(kind)
-	if meta.IsNoMatchError(err) {
-		return false, nil
-	}
-	return err == nil, err
 }
 
 // IsGone reports whether an error says that an object is not there. A 404 of a proxy, or for a kind

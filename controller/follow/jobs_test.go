@@ -105,30 +105,3 @@ func TestJobsThatSaySomethingNew(t *testing.T) {
 	j.Forget("build")
 	expect("it is gone", "")
 }
-
-// The list of one namespace says nothing about the Jobs of another, whatever number of lists either
-// has seen; what it no longer shows in its own is forgotten.
-func TestJobsOfListedNamespaces(t *testing.T) {
-	all, changed := changedJobs()
-	ci, dev := all.In("ci"), all.In("dev")
-	list := func(j *Jobs, jobs ...*batchv1.Job) {
-		j.Begin()
-		for _, job := range jobs {
-			j.See(job)
-		}
-		j.End()
-	}
-	list(ci, jobSeen(1, "1h", 3))
-	if got := changed(); !slices.Equal(got, []string{"ci/"}) {
-		t.Errorf("judged again %q, want the Pods of ci", got)
-	}
-	list(dev)
-	list(dev)
-	if got := said(all); got != "1h" {
-		t.Errorf("after lists of another namespace it says %q, want 1h: its Pods would go by a default", got)
-	}
-	list(all.In("ci")) // by the feed that replaces the first
-	if got := said(all); got != "" {
-		t.Errorf("a Job that is gone says %q", got)
-	}
-}

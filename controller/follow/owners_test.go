@@ -67,29 +67,6 @@ func TestOwners(t *testing.T) {
 	}
 }
 
-// silentMapper has no answer.
-type silentMapper struct{ meta.RESTMapper }
-
-func (silentMapper) RESTMapping(schema.GroupKind, ...string) (*meta.RESTMapping, error) {
-	return nil, errors.New("no answer")
-}
-
-// A kind that discovery does not show is not served. What cannot be found out is an error.
-func TestServes(t *testing.T) {
-	kind := schema.GroupVersionKind{Group: "argoproj.io", Version: "v1alpha1", Kind: "Workflow"}
-	empty, full := meta.NewDefaultRESTMapper(nil), meta.NewDefaultRESTMapper([]schema.GroupVersion{kind.GroupVersion()})
-	full.Add(kind, meta.RESTScopeNamespace)
-	for name, c := range map[string]struct {
-		mapper         meta.RESTMapper
-		served, failed bool
-	}{"served": {full, true, false}, "not served": {empty, false, false}, "not known": {silentMapper{}, false, true}} {
-		owners := &Owners{Mapper: c.mapper}
-		if served, err := owners.Serves(kind.GroupKind()); served != c.served || (err != nil) != c.failed {
-			t.Errorf("%s: %t, %v", name, served, err)
-		}
-	}
-}
-
 // S9: many who ask which StatefulSets exist share a list a namespace. Where that is forbidden, any
 // may exist.
 func TestStatefulSetsAreListedOnce(t *testing.T) {

@@ -80,10 +80,8 @@ func NewPlatform(options Options) (*Platform, error) {
 	p.Tallies.mirror.unserved = unserved(definitions, v1alpha1.GroupVersion.WithResource(v1alpha1.PodTallies))
 	p.Runtimes = newRuntimes(options, store)
 	p.definitions = NewMirror(definitions, readDefinition, options.Clock, options.Log.WithName("kinds"))
-	if _, files := definitions.(fileSource); !files {
-		p.kueue = newRecent(options.Clock, unserved(definitions, kueue), func() any { return p.noKueue() })
-		store.SetNoMultiKueue(func(context.Context) (bool, error) { return p.noKueue(), nil })
-	}
+	p.kueue = newRecent(options.Clock, unserved(definitions, kueue), func() any { return p.noKueue() })
+	store.SetNoMultiKueue(func(context.Context) (bool, error) { return p.noKueue(), nil })
 	p.definitions.OnChange(func(name string, _, new *expression.Definition) {
 		if name != "" {
 			store.SetDefinition(name, new)
@@ -273,9 +271,7 @@ func (p *Platform) readRules(ctx context.Context) (*rules, error) {
 		return nil, err
 	}
 	read.profiles, read.Snapshot = listed, p.store.Snapshot().WithProfiles(profiles).WithPolicies(policies)
-	if p.kueue != nil {
-		read.NoMultiKueue = p.kueue.get
-	}
+	read.NoMultiKueue = p.kueue.get
 	return read, nil
 }
 

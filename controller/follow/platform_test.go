@@ -262,7 +262,6 @@ func TestMultiKueueLabelCountsUnlessKueueIsAbsent(t *testing.T) {
 		"uninstalled":           {before: func(d *source) { d.Put(crd) }, change: func(d *source) { d.Remove(crd.GetName()) }, want: "absent absent", told: 1},
 		"CRDs cannot be listed": {before: func(d *source) { d.SetAbsent(true) }, want: "counts error"},
 		"… any more":            {change: func(d *source) { d.SetAbsent(true); d.EndWatches() }, want: "counts error", told: 1},
-		"kinds are not read":    {of: func(*source) Source { return Files{Clock: clock.RealClock{}}.Source(definitionResource) }, want: "counts counts"},
 	} {
 		inBubble(t, name, func(t *testing.T) {
 			definitions, told := newSource(), 0

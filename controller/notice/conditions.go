@@ -36,18 +36,6 @@ type Conditions interface {
 	All() []string
 }
 
-// NoConditions are written nowhere, where Curfew may write none.
-type NoConditions struct{}
-
-// Write implements [Conditions].
-func (NoConditions) Write(context.Context, string, metav1.Condition) error { return nil }
-
-// Left implements [Conditions].
-func (NoConditions) Left(context.Context) ([]string, error) { return nil, nil }
-
-// All implements [Conditions].
-func (NoConditions) All() []string { return nil }
-
 // wanted returns the condition of each paused source, and when a pause of everything starts to
 // show.
 func (p *Pauses) wanted(now time.Time) (want map[Target]metav1.Condition, wait time.Duration) {

@@ -55,8 +55,6 @@ type DigestOptions struct {
 	// Events of a namespace.
 	Events func(namespace string) Events
 	UIDs   UIDs
-	// Inside has all Events written in the namespace of the objects, where no others may be written.
-	Inside bool
 	// Instance tells replicas apart.
 	Instance string
 	Clock    clock.Clock
@@ -108,7 +106,7 @@ func (d *Digests) add(key digestKey, n int, s *engine.Summary) {
 		return
 	}
 	if d.fresh[key] == nil && !key.target.Policy && len(d.fresh) >= maxDigests { // Administrators write policies.
-		key.target = d.options.others(key.target)
+		key.target = digestOf("", "") // Sources share it, also with cluster-scoped objects.
 	}
 	of := d.fresh[key]
 	if of == nil {
@@ -304,12 +302,8 @@ func targetOf(source, namespace string) Target {
 }
 
 // digestOf returns the target of a digest. Deletions by an object's own setting are reported inside
-// its namespace, or for cluster-scoped objects inside default, as is usual for their Events. With
-// inside, everything is reported in the namespace of the object.
-func digestOf(source, namespace string, inside bool) Target {
-	if inside {
-		return Target{Name: namespace, Inside: true}
-	}
+// its namespace, or for cluster-scoped objects inside default, as is usual for their Events.
+func digestOf(source, namespace string) Target {
 	out := targetOf(source, cmp.Or(namespace, metav1.NamespaceDefault))
 	level := lifetime.ParseSource(source).Level
 	out.Inside = level != lifetime.LevelNamespace && level != lifetime.LevelPolicy
@@ -320,20 +314,11 @@ func digestOf(source, namespace string, inside bool) Target {
 // author of an object may have written the stamp, and each name that they invent would be an Event
 // in namespace default.
 func (o *DigestOptions) targetOf(s *engine.Summary) Target {
-	target := digestOf(s.Source, s.Namespace, o.Inside)
+	target := digestOf(s.Source, s.Namespace)
 	if target.Policy && o.UIDs(target) == "" {
-		return digestOf("", s.Namespace, o.Inside)
+		return digestOf("", s.Namespace)
 	}
 	return target
-}
-
-// others is the target of the digest that a source shares with others: cluster-scoped objects have
-// it, too. With Inside no other namespace than the source's own may be written, and there are few.
-func (o *DigestOptions) others(target Target) Target {
-	if o.Inside {
-		return target
-	}
-	return digestOf("", "", false)
 }
 
 // home is the namespace that holds the Events about the target.

@@ -41,8 +41,6 @@ type PauseOptions struct {
 	Recorder             events.EventRecorder
 	Namespaces, Policies Conditions
 	UIDs                 UIDs
-	// Inside is as in [DigestOptions].
-	Inside bool
 	// Own is Curfew's own namespace, which has the Events of pauses of everything.
 	Own   string
 	Clock clock.Clock
@@ -92,12 +90,8 @@ func NewPauses(options PauseOptions) *Pauses {
 // Breaker takes the beginning or the end of a pause. It does not block.
 func (p *Pauses) Breaker(e engine.BreakerEvent) {
 	one := pause{e, p.options.Clock.Now()}
-	target := Target{Name: p.options.Own, Inside: p.options.Inside}
-	switch {
-	case one.everything():
-	case p.options.Inside:
-		target.Name = e.Namespace
-	default:
+	target := Target{Name: p.options.Own}
+	if !one.everything() {
 		target = p.targetOf(&one)
 	}
 	if target.Name != "" {

@@ -11,7 +11,6 @@ import (
 	"sync"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
@@ -28,61 +27,15 @@ const (
 	maxBody = 4 << 20
 )
 
-// source reads from the API server, by hand: the Date header of the answer decides whether a pause
-// has ended.
+// source reads the DeletionPauses of the cluster, by hand: the Date header of the answer decides
+// whether a pause has ended.
 type source struct {
 	http *http.Client
 	url  string
-	// decode reads the pauses of an answer with code 200, or 404.
-	decode func(code int, body []byte) ([]judging.Pause, error)
 }
 
 // OfCluster reads the DeletionPauses of the cluster.
 func OfCluster(config *rest.Config) (Reader, error) {
-	path := fmt.Sprintf("/apis/%s/%s?limit=%d", v1alpha1.GroupVersion, v1alpha1.DeletionPauses, maxPauses)
-	return newSource(config, path, func(code int, body []byte) ([]judging.Pause, error) {
-		var list v1alpha1.DeletionPauseList
-		switch {
-		case code == http.StatusNotFound:
-			return nil, fmt.Errorf("CustomResourceDefinition %s.%s is not installed", v1alpha1.DeletionPauses, wellknown.Group)
-		case json.Unmarshal(body, &list) != nil || list.Kind != "DeletionPauseList":
-			return nil, errors.New("the answer is no list of DeletionPauses")
-		case list.Continue != "":
-			return nil, fmt.Errorf("there are more than %d: delete those that have ended", maxPauses)
-		}
-		var out []judging.Pause
-		for i := range list.Items {
-			out = append(out, judging.PauseOf(&list.Items[i]))
-		}
-		return out, nil
-	})
-}
-
-// OfNamespace reads the ConfigMap that takes their place with --only-namespaces, in the namespace
-// that Curfew runs in.
-func OfNamespace(config *rest.Config, namespace string) (Reader, error) {
-	path := "/api/v1/namespaces/" + namespace + "/configmaps/" + judging.PauseConfigMap
-	return newSource(config, path, func(code int, body []byte) ([]judging.Pause, error) {
-		if code == http.StatusNotFound {
-			var status metav1.Status
-			if json.Unmarshal(body, &status) == nil && status.Details != nil && status.Details.Name == judging.PauseConfigMap {
-				return nil, nil
-			}
-			return nil, errors.New("404 that does not name the ConfigMap")
-		}
-		var object corev1.ConfigMap
-		if json.Unmarshal(body, &object) != nil || object.Kind != "ConfigMap" {
-			return nil, errors.New("the answer is no ConfigMap")
-		}
-		one, err := judging.PauseOfConfigMap(object.Data)
-		if err != nil {
-			return nil, fmt.Errorf("ConfigMap %s: %w", judging.PauseConfigMap, err)
-		}
-		return []judging.Pause{one}, nil
-	})
-}
-
-func newSource(config *rest.Config, path string, decode func(int, []byte) ([]judging.Pause, error)) (Reader, error) {
 	config = rest.CopyConfig(config)
 	config.Timeout = 0 // Each read has a deadline.
 	client, err := rest.HTTPClientFor(config)
@@ -93,8 +46,25 @@ func newSource(config *rest.Config, path string, decode func(int, []byte) ([]jud
 	if err != nil {
 		return nil, fmt.Errorf("pause: address of the API server %q: %w", config.Host, err)
 	}
-	s := &source{http: client, url: strings.TrimSuffix(base.String(), "/") + path, decode: decode}
+	path := fmt.Sprintf("/apis/%s/%s?limit=%d", v1alpha1.GroupVersion, v1alpha1.DeletionPauses, maxPauses)
+	s := &source{http: client, url: strings.TrimSuffix(base.String(), "/") + path}
 	return func(ctx context.Context) ([]judging.Pause, error) { return s.read(ctx, config.UserAgent) }, nil
+}
+
+// decode reads the pauses of an answer.
+func decode(body []byte) ([]judging.Pause, error) {
+	var list v1alpha1.DeletionPauseList
+	switch {
+	case json.Unmarshal(body, &list) != nil || list.Kind != "DeletionPauseList":
+		return nil, errors.New("the answer is no list of DeletionPauses")
+	case list.Continue != "":
+		return nil, fmt.Errorf("there are more than %d: delete those that have ended", maxPauses)
+	}
+	var out []judging.Pause
+	for i := range list.Items {
+		out = append(out, judging.PauseOf(&list.Items[i]))
+	}
+	return out, nil
 }
 
 // read sends no resourceVersion: the API server then answers with the state of etcd, not with that
@@ -116,12 +86,14 @@ func (s *source) read(ctx context.Context, agent string) ([]judging.Pause, error
 		return nil, fmt.Errorf("reading the answer: %w", err)
 	case len(data) > maxBody:
 		return nil, fmt.Errorf("the answer is larger than %d bytes", maxBody)
-	case resp.StatusCode != http.StatusOK && resp.StatusCode != http.StatusNotFound:
+	case resp.StatusCode == http.StatusNotFound:
+		return nil, fmt.Errorf("CustomResourceDefinition %s.%s is not installed", v1alpha1.DeletionPauses, wellknown.Group)
+	case resp.StatusCode != http.StatusOK:
 		var status metav1.Status
 		_ = json.Unmarshal(data, &status) // A body that is no Status has no message.
 		return nil, action.Describe(resp.StatusCode, status.Reason, status.Message)
 	}
-	pauses, err := s.decode(resp.StatusCode, data)
+	pauses, err := decode(data)
 	if err != nil {
 		return nil, err
 	}

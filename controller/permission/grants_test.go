@@ -31,21 +31,22 @@ func TestCoverOfAllObjects(t *testing.T) {
 	}
 }
 
-// With listed namespaces a ClusterRole that Curfew has by mistake widens nothing.
-func TestAskInListedNamespacesOnly(t *testing.T) {
+// What is granted everywhere is asked about in no namespace.
+func TestAsk(t *testing.T) {
 	may := Grants{Rules: []authorizationv1.ResourceRule{{Verbs: []string{"*"}, APIGroups: []string{"*"}, Resources: []string{"*"}}}}
 	secrets := schema.GroupVersionResource{Version: "v1", Resource: "secrets"}
 	for name, test := range map[string]struct {
-		only, clusterScoped bool
-		want                []string
+		everywhere    Grants
+		clusterScoped bool
+		want          []string
 	}{
-		"everywhere":               {want: []string{""}},
-		"cluster-scoped":           {clusterScoped: true, want: []string{""}},
-		"listed only":              {only: true, want: []string{"a"}},
-		"listed only, of no place": {only: true, clusterScoped: true},
+		"everywhere":                     {everywhere: may, want: []string{""}},
+		"cluster-scoped":                 {everywhere: may, clusterScoped: true, want: []string{""}},
+		"in a namespace":                 {want: []string{"a"}},
+		"in a namespace, cluster-scoped": {clusterScoped: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			answers, err := Ask(t.Context(), granted{Nowhere: may, "a": may}, []string{"a", "b"}, test.only)
+			answers, err := Ask(t.Context(), granted{Nowhere: test.everywhere, "a": may}, []string{"a", "b"})
 			if err != nil {
 				t.Fatal(err)
 			}

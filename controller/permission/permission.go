@@ -214,15 +214,12 @@ type Answers struct {
 	namespaces map[string]Grants
 }
 
-// Ask asks for the permissions in all namespaces, and for more in some namespaces. With only, no
-// permission outside these counts.
-func Ask(ctx context.Context, granter Granter, namespaces []string, only bool) (*Answers, error) {
+// Ask asks for the permissions in all namespaces, and for more in some namespaces.
+func Ask(ctx context.Context, granter Granter, namespaces []string) (*Answers, error) {
 	out := &Answers{granter: granter, namespaces: map[string]Grants{}}
 	var err error
-	if !only {
-		if out.everywhere, err = granter.Rules(ctx, Nowhere); err != nil {
-			return nil, err
-		}
+	if out.everywhere, err = granter.Rules(ctx, Nowhere); err != nil {
+		return nil, err
 	}
 	for _, namespace := range namespaces {
 		if out.namespaces[namespace], err = granter.Rules(ctx, namespace); err != nil {

@@ -54,7 +54,7 @@ func Of(flags *pflag.FlagSet) map[string]string {
 	out := map[string]string{}
 	flags.VisitAll(func(flag *pflag.Flag) {
 		switch list, ok := flag.Value.(pflag.SliceValue); {
-		case flag.Name == "help", flag.Name == "kubeconfig": // of no interest, and a path of this machine
+		case flag.Hidden, flag.Name == "help", flag.Name == "kubeconfig": // of no interest, and a path of this machine
 		case ok:
 			out[flag.Name] = strings.Join(list.GetSlice(), ",")
 		default:

@@ -3,12 +3,9 @@ package tally
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"slices"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,7 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
@@ -47,8 +43,8 @@ type Cluster interface {
 	Pod(ctx context.Context, namespace, name string) (*corev1.Pod, error)
 	// Patch sends a strategic merge patch of a Pod's metadata.
 	Patch(ctx context.Context, namespace, name string, patch []byte) (*metav1.PartialObjectMetadata, error)
-	// Metadata is one page of a list of all Pods in a namespace, or with "" in the cluster.
-	Metadata(ctx context.Context, namespace string, options metav1.ListOptions) (*metav1.PartialObjectMetadataList, error)
+	// Metadata is one page of a list of all Pods in the cluster.
+	Metadata(ctx context.Context, options metav1.ListOptions) (*metav1.PartialObjectMetadataList, error)
 	// Node reads the state of a Node.
 	Node(ctx context.Context, name string) (NodeState, error)
 }
@@ -92,8 +88,6 @@ type Client struct {
 	Watches kubernetes.Interface
 	// Metadata patches Pods, and lists them where nothing else matters.
 	Partial metadata.Interface
-	// Confined: nothing of the cluster may be read but what the API server serves.
-	Confined bool
 }
 
 var definitionResource = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
@@ -122,32 +116,12 @@ func (c *Client) Tallies(ctx context.Context, namespace string) ([]*StoredTally,
 
 // Defined implements Cluster. It is a list, since an empty one says more than a 404.
 func (c *Client) Defined(ctx context.Context) (bool, error) {
-	if c.Confined {
-		return c.served(ctx)
-	}
 	name := fields.OneTermEqualSelector(metav1.ObjectNameField, v1alpha1.PodTallies+"."+v1alpha1.GroupVersion.Group)
 	found, err := c.Partial.Resource(definitionResource).List(ctx, metav1.ListOptions{FieldSelector: name.String()})
 	if err != nil {
 		return false, err
 	}
 	return len(found.Items) > 0, nil
-}
-
-// served reports whether the API server serves Curfew's kinds. Only a list of groups that has the
-// groups of Kubernetes shows that it does not: discovery shows no groups where it is answered with
-// a 404.
-func (c *Client) served(ctx context.Context) (bool, error) {
-	found, err := discovery.ToServerGroupsInterfaceWithContext(c.Watches.Discovery()).ServerGroupsWithContext(ctx)
-	if err != nil {
-		return false, err
-	}
-	has := func(group string) bool {
-		return slices.ContainsFunc(found.Groups, func(one metav1.APIGroup) bool { return one.Name == group })
-	}
-	if !has(appsv1.GroupName) {
-		return false, errors.New("the API server's groups are incomplete")
-	}
-	return has(v1alpha1.GroupVersion.Group), nil
 }
 
 // Tally implements Cluster.
@@ -236,8 +210,8 @@ func (c *Client) Patch(ctx context.Context, namespace, name string, patch []byte
 }
 
 // Metadata implements Cluster.
-func (c *Client) Metadata(ctx context.Context, namespace string, options metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
-	return c.Partial.Resource(podResource).Namespace(namespace).List(ctx, options)
+func (c *Client) Metadata(ctx context.Context, options metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
+	return c.Partial.Resource(podResource).List(ctx, options)
 }
 
 // Node implements Cluster.

@@ -221,12 +221,12 @@ func TestSweepReadsTallies(t *testing.T) {
 	p := w.process()
 	delete(p.spaces, namespace)
 	held := func() bool { return slices.Contains(w.pods["p"].Finalizers, wellknown.FinalizerTally) }
-	if released, err := p.sweep(ctx, "", nil); err != nil || released != 0 || !held() {
+	if released, err := p.sweep(ctx, nil); err != nil || released != 0 || !held() {
 		t.Errorf("released %d, %v", released, err)
 	}
 	clear(w.tallies)
 	w.known = map[types.UID]bool{}
-	if released, err := p.sweep(ctx, "", nil); err != nil || released != 1 || held() {
+	if released, err := p.sweep(ctx, nil); err != nil || released != 1 || held() {
 		t.Errorf("without a PodTally: released %d, %v", released, err)
 	}
 }

@@ -22,5 +22,5 @@
 //
 // Pods with the finalizer that no tally matches are released: at once in watched namespaces,
 // elsewhere by a search (sweep.go), which also removes all finalizers where tallies are
-// switched off. In listed namespaces nothing is counted, and there is only the search.
+// switched off.
 package tally

@@ -43,7 +43,7 @@ func (c *Controller) Release(ctx context.Context) error {
 		listed, err := c.listedPods(ctx)
 		released := 0
 		if err == nil {
-			released, err = c.sweep(ctx, metav1.NamespaceAll, listed)
+			released, err = c.sweep(ctx, listed)
 		}
 		switch {
 		case ctx.Err() != nil:
@@ -128,11 +128,11 @@ func (c *Controller) listedPods(ctx context.Context) (map[podUID]types.UID, erro
 
 // sweep releases Pods with the finalizer. If tallies are switched off it releases all, and listed
 // has the Pods that are as good as counted. Otherwise it releases the Pods of namespaces without a
-// tally. It searches one namespace, or with "" all.
-func (c *Controller) sweep(ctx context.Context, namespace string, listed map[podUID]types.UID) (released int, err error) {
+// tally.
+func (c *Controller) sweep(ctx context.Context, listed map[podUID]types.UID) (released int, err error) {
 	failures, counted := &failures{}, map[string]bool{}
 	list := func(ctx context.Context, options metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
-		page, err := c.options.Cluster.Metadata(ctx, namespace, options)
+		page, err := c.options.Cluster.Metadata(ctx, options)
 		if err != nil {
 			return nil, fmt.Errorf("listing Pods: %w", err)
 		}
@@ -200,34 +200,17 @@ func (c *Controller) sweeps(ctx context.Context) {
 			return
 		}
 	}
-	c.searches(ctx, metav1.NamespaceAll)
-}
-
-// ReleaseLeft releases what PodTallies have left in some namespaces, in which this process counts
-// nothing. Where there is a PodTally, another process may count it. It returns when ctx is done.
-func (c *Controller) ReleaseLeft(ctx context.Context, namespaces []string) error {
-	c.searches(ctx, namespaces...)
-	return nil
-}
-
-// searches releases, now and then, the Pods of namespaces without tallies.
-func (c *Controller) searches(ctx context.Context, namespaces ...string) {
 	delay := loop.NewBackoffOf(retryFirst, recheck)
 	for {
-		wait, released := sweepEvery, 0
-		var errs []error
-		for _, namespace := range namespaces {
-			some, err := c.sweep(ctx, namespace, nil)
-			released += some
-			errs = append(errs, err)
-		}
+		wait := sweepEvery
+		released, err := c.sweep(ctx, nil)
 		if ctx.Err() != nil {
 			return
 		}
 		if released > 0 {
 			c.log.Info("released Pods that no PodTally counts", "pods", released)
 		}
-		if err := errors.Join(errs...); err != nil {
+		if err != nil {
 			wait = delay.Next()
 			c.log.Info("finalizers without a PodTally could not be looked for, trying again", "reason", err.Error())
 		} else {

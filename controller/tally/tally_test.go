@@ -188,7 +188,7 @@ func TestSwitchedOff(t *testing.T) {
 		t.Fatalf("listed %v, %v", listed, err)
 	}
 	delete(w.tallies, "forged")
-	_, err = off.sweep(ctx, "", listed)
+	_, err = off.sweep(ctx, listed)
 	must(t, err)
 	for _, pod := range w.pods {
 		if slices.Contains(pod.Finalizers, wellknown.FinalizerTally) {

@@ -320,11 +320,9 @@ func (w *world) Pod(_ context.Context, _, name string) (out *corev1.Pod, err err
 	return out, err
 }
 
-func (w *world) Metadata(_ context.Context, of string, _ metav1.ListOptions) (out *metav1.PartialObjectMetadataList, err error) {
+func (w *world) Metadata(_ context.Context, _ metav1.ListOptions) (out *metav1.PartialObjectMetadataList, err error) {
 	err = w.request("metadata", func() error {
-		if out = (&metav1.PartialObjectMetadataList{}); of != "" && of != namespace {
-			return nil
-		}
+		out = &metav1.PartialObjectMetadataList{}
 		for _, name := range slices.Sorted(maps.Keys(w.pods)) {
 			out.Items = append(out.Items, metav1.PartialObjectMetadata{ObjectMeta: *w.pods[name].ObjectMeta.DeepCopy()})
 		}

@@ -1,7 +1,6 @@
 package judging
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -9,7 +8,6 @@ import (
 	"unicode"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/validation"
 
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/lifetime"
@@ -18,21 +16,6 @@ import (
 	"curfew.dev/curfew/policy/v1alpha1"
 	"curfew.dev/curfew/policy/wellknown"
 )
-
-// PauseConfigMap is the ConfigMap in Curfew's namespace that takes the place of DeletionPauses with
-// --only-namespaces.
-const PauseConfigMap = "curfew-pause"
-
-// Keys of [PauseConfigMap].
-const (
-	pauseReason     = "reason"
-	pauseUntil      = "until"
-	pauseTriggers   = "triggers"
-	pauseNamespaces = "namespaces"
-)
-
-// maxPauseNames bounds how many names a pause has, as the schema of DeletionPauses does.
-const maxPauseNames = 100
 
 // PausableTriggers are the names of the triggers that a pause can name.
 func PausableTriggers() []string {
@@ -75,65 +58,12 @@ func (p *Pause) Spec() v1alpha1.DeletionPauseSpec {
 	return out
 }
 
-// PauseOfConfigMap is the pause that the data of [PauseConfigMap] describe. What cannot be read
-// limits nothing: the pause then holds more than was meant, never less. Any key may be absent.
-func PauseOfConfigMap(data map[string]string) (Pause, error) {
-	out := Pause{Name: PauseConfigMap, Reason: data[pauseReason]}
-	var errs []error
-	known := PausableTriggers()
-	for _, text := range listOf(data[pauseTriggers]) {
-		if !slices.Contains(known, text) {
-			last := len(known) - 1
-			errs = append(errs, fmt.Errorf("triggers: %q is none of %s and %s", quote.Shorten(text), strings.Join(known[:last], ", "), known[last]))
-		}
-		out.Triggers = append(out.Triggers, policy.Trigger(text))
-	}
-	for _, text := range listOf(data[pauseNamespaces]) {
-		if problems := validation.IsDNS1123Label(strings.ReplaceAll(text, "*", "x")); len(problems) > 0 {
-			errs = append(errs, fmt.Errorf("namespaces: %q: %s", quote.Shorten(text), strings.Join(problems, "; ")))
-		}
-		out.Namespaces = append(out.Namespaces, text)
-	}
-	if len(out.Triggers)+len(out.Namespaces) > maxPauseNames {
-		errs = append(errs, fmt.Errorf("triggers and namespaces: more than %d names", maxPauseNames))
-	}
-	if text := strings.TrimSpace(data[pauseUntil]); text != "" {
-		var err error
-		if out.Until, err = time.Parse(time.RFC3339, text); err != nil {
-			errs = append(errs, fmt.Errorf("until: %q is no time in RFC 3339, such as 2026-12-24T18:00:00Z", quote.Shorten(text)))
-		}
-	}
-	if err := errors.Join(errs[:min(len(errs), 3)]...); err != nil {
-		return Pause{Name: out.Name, Reason: out.Reason}, err
-	}
-	return out, nil
-}
-
-// ConfigMapData is the reverse of [PauseOfConfigMap].
-func (p *Pause) ConfigMapData() map[string]string {
-	out := map[string]string{pauseReason: p.Reason}
-	if len(p.Triggers) > 0 {
-		out[pauseTriggers] = strings.Join(texts[string](p.Triggers), ",")
-	}
-	if len(p.Namespaces) > 0 {
-		out[pauseNamespaces] = strings.Join(p.Namespaces, ",")
-	}
-	if !p.Until.IsZero() {
-		out[pauseUntil] = p.Until.UTC().Format(time.RFC3339)
-	}
-	return out
-}
-
 func texts[Out, In ~string](names []In) []Out {
 	var out []Out
 	for _, name := range names {
 		out = append(out, Out(name))
 	}
 	return out
-}
-
-func listOf(text string) []string {
-	return strings.FieldsFunc(text, func(r rune) bool { return r == ',' || r == ' ' || r == '\n' || r == '\t' })
 }
 
 // Over reports whether the pause has ended.
@@ -182,11 +112,7 @@ func (p *Pause) String() string {
 
 // Message names the pause, what it holds, and its reason.
 func (p *Pause) Message() string {
-	kind := "DeletionPause"
-	if p.Name == PauseConfigMap {
-		kind = "ConfigMap"
-	}
-	return fmt.Sprintf("%s %s holds %s: %s", kind, p.Name, quote.ShortenTo(p.String(), 300), quote.ShortenTo(printable(p.Reason), 256))
+	return fmt.Sprintf("DeletionPause %s holds %s: %s", p.Name, quote.ShortenTo(p.String(), 300), quote.ShortenTo(printable(p.Reason), 256))
 }
 
 // printable is a text without line breaks and other control characters.

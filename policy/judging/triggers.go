@@ -20,8 +20,6 @@ type TriggerInfo struct {
 	Stops bool
 	// Pausable: a DeletionPause can name the trigger. The enum in package v1alpha1 has its name, too.
 	Pausable bool
-	// ClusterWide: the trigger needs rights in the whole cluster. With --only-namespaces it is off.
-	ClusterWide bool
 	// Unfinished: the trigger applies to objects that run. The controller and the command line then
 	// read running Pods, too.
 	Unfinished bool
@@ -36,9 +34,9 @@ const anywhere = " of objects, runtimes, Namespaces and LifecyclePolicies"
 var triggers = []TriggerInfo{
 	{Name: policy.TriggerTTL, Verb: "deletes", Settings: "TTLs after finished" + anywhere, Pausable: true},
 	{Name: policy.TriggerLabel, Verb: "deletes", Settings: "label " + wellknown.LabelTTL, Pausable: true},
-	{Name: policy.TriggerCleanup, Verb: "deletes", Settings: "CleanupPolicies and ClusterCleanupPolicies", Pausable: true, ClusterWide: true},
+	{Name: policy.TriggerCleanup, Verb: "deletes", Settings: "CleanupPolicies and ClusterCleanupPolicies", Pausable: true},
 	{Name: policy.TriggerDeadline, Verb: "stops", Settings: "deadlines" + anywhere, Stops: true, Pausable: true, Unfinished: true},
-	{Name: policy.TriggerTally, Settings: "PodTallies", ClusterWide: true},
+	{Name: policy.TriggerTally, Settings: "PodTallies"},
 }
 
 // Triggers returns all triggers, in the order in which Curfew lists them.

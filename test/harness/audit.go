@@ -23,9 +23,7 @@ import (
 func (c *Cluster) Forbidden() ([]string, error) {
 	var found []string
 	err := c.eachAudited(func(event *auditEvent) {
-		own := strings.HasPrefix(event.User.Username, "system:serviceaccount:"+Namespace+":") ||
-			strings.HasSuffix(event.User.Username, ":curfew-controller") || // the accounts of the namespaced mode
-			strings.HasSuffix(event.User.Username, ":curfew-webhook")
+		own := strings.HasPrefix(event.User.Username, "system:serviceaccount:"+Namespace+":")
 		if tenant := event.ImpersonatedUser.Username; tenant != "" && !strings.HasPrefix(tenant, "system:serviceaccount:"+Namespace+":") {
 			own = false // What a tenant's account may not do is for the tenant to grant.
 		}

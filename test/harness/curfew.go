@@ -41,8 +41,6 @@ type CurfewOptions struct {
 	// Behind is what the API server reaches a webhook through, which has to be installed for its port;
 	// nil means nothing.
 	Behind *Balancer
-	// Home is the namespace that it runs in, with its ServiceAccount; empty means Curfew's.
-	Home string
 	// Args are further arguments.
 	Args []string
 	// Program is another build of Curfew; empty means bin/curfew.
@@ -160,7 +158,7 @@ func (c *Cluster) launchCurfew(ctx context.Context, command string, options Curf
 	name := cmp.Or(options.Name, command)
 	curfew := &Curfew{Kubeconfig: options.Kubeconfig}
 	if curfew.Kubeconfig == "" {
-		if curfew.Kubeconfig, err = c.accountKubeconfig(ctx, "curfew-"+name, cmp.Or(options.Home, Namespace), "curfew-"+command, server, authority); err != nil {
+		if curfew.Kubeconfig, err = c.accountKubeconfig(ctx, "curfew-"+name, Namespace, "curfew-"+command, server, authority); err != nil {
 			return nil, err
 		}
 	}
@@ -173,7 +171,7 @@ func (c *Cluster) launchCurfew(ctx context.Context, command string, options Curf
 	}
 	// Not as in the manifests: there is no service account to find the API server by, a namespace of a
 	// test may be Curfew's, and all processes share the ports of one machine.
-	args, err := c.args(ctx, command, options.Home != "", append([]string{"--kubeconfig", curfew.Kubeconfig, "--namespace", cmp.Or(options.Home, Namespace),
+	args, err := c.args(ctx, command, append([]string{"--kubeconfig", curfew.Kubeconfig, "--namespace", Namespace,
 		"--health-addr", curfew.Health, "--metrics-addr", curfew.Metrics}, options.Args...))
 	if err != nil {
 		return nil, err

@@ -39,11 +39,8 @@ func (c *Cluster) Close() error {
 
 // args are the arguments of a command. They come from its Deployment: from the cluster's where
 // Curfew is installed by a file, else from the manifests'. Others replace them.
-func (c *Cluster) args(ctx context.Context, command string, namespaced bool, others []string) ([]string, error) {
-	switch {
-	case namespaced:
-		return shippedArgs(c.root, shippedNamespaced[command], command, others)
-	case c.install == "":
+func (c *Cluster) args(ctx context.Context, command string, others []string) ([]string, error) {
+	if c.install == "" {
 		return ShippedArgs(c.root, command, others...)
 	}
 	pod, err := c.podTemplate(ctx, command)

@@ -12,21 +12,14 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// The Deployments that the manifests ship, by the command that they run: for a whole cluster, and
-// for listed namespaces alone.
-var (
-	shipped           = map[string]string{"controller": "deploy/controller.yaml", "webhook": "deploy/webhook.yaml"}
-	shippedNamespaced = map[string]string{"controller": "overlays/namespaced/controller.yaml", "webhook": "overlays/namespaced-webhook/webhook.yaml"}
-)
+// shipped are the Deployments that the manifests ship, by the command that they run.
+var shipped = map[string]string{"controller": "deploy/controller.yaml", "webhook": "deploy/webhook.yaml"}
 
 // ShippedArgs are the arguments with which the Deployment in manifests runs `curfew command`, with
 // others in place of those that cannot be the same on one machine. A flag that is given replaces the
 // shipped one, also where a second value would be added to a list.
 func ShippedArgs(root, command string, others ...string) ([]string, error) {
-	return shippedArgs(root, shipped[command], command, others)
-}
-
-func shippedArgs(root, file, command string, others []string) ([]string, error) {
+	file := shipped[command]
 	data, err := os.ReadFile(filepath.Join(root, "manifests", filepath.FromSlash(file)))
 	if err != nil {
 		return nil, fmt.Errorf("read the Deployment of curfew %s: %w", command, err)

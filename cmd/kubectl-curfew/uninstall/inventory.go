@@ -38,7 +38,6 @@ type place int
 const (
 	cluster place = iota
 	own           // in Curfew's namespace
-	everywhere
 )
 
 // resource is a kind that an installation has objects of.
@@ -79,19 +78,18 @@ var (
 	namespaces   = at("", "namespaces")
 	roleBindings = at(rbac, "rolebindings")
 	clusterRoles = at(rbac, "clusterroles")
-	roles        = at(rbac, "roles")
 )
 
-// resources are in the order in which their objects are deleted, but for Roles. cert-manager would
-// issue a Secret again whose Certificate is still there.
+// resources are in the order in which their objects are deleted. cert-manager would issue a Secret
+// again whose Certificate is still there.
 var resources = []resource{
 	{at(admission, "mutatingwebhookconfigurations"), webhooks, cluster, []string{static, controllers}},
 	{at(admission, "validatingwebhookconfigurations"), webhooks, cluster, []string{static, controllers}},
 	{at("apps", "deployments"), workloads, own, []string{controller, webhook}},
 	{at(rbac, "clusterrolebindings"), permissions, cluster, nil},
-	{roleBindings, permissions, everywhere, []string{controller, cleanupRole, "curfew-tenant-view", certificatesRole}},
+	{roleBindings, permissions, own, []string{controller, cleanupRole, "curfew-tenant-view", certificatesRole}},
 	{clusterRoles, permissions, cluster, nil},
-	{roles, permissions, everywhere, []string{controller, cleanupRole, "curfew-status", "curfew-view", certificatesRole}},
+	{at(rbac, "roles"), permissions, own, []string{controller, cleanupRole, "curfew-status", "curfew-view", certificatesRole}},
 	{at("", "serviceaccounts"), permissions, own, []string{"curfew-cleanup", "curfew-metrics", controller, webhook}},
 	{at(admission, "validatingadmissionpolicybindings"), permissions, cluster, nil},
 	{at(admission, "validatingadmissionpolicies"), permissions, cluster, nil},
@@ -143,17 +141,8 @@ func (i *Installation) inventory(ctx context.Context) error {
 			return err
 		}
 	}
-	slices.SortStableFunc(i.Objects, func(a, b *Object) int { return a.turn() - b.turn() })
+	slices.SortStableFunc(i.Objects, func(a, b *Object) int { return int(a.stage - b.stage) })
 	return nil
-}
-
-// turn orders objects by stage. Roles come before their RoleBindings: a removal that is repeated
-// after an error finds them by these.
-func (o *Object) turn() int {
-	if o.at == roles {
-		return 2*int(o.stage) - 1
-	}
-	return 2 * int(o.stage)
 }
 
 // findResource finds the objects of one kind, by the names that they are installed under. A label
@@ -179,29 +168,13 @@ func (i *Installation) findResource(ctx context.Context, of *resource) error {
 	return nil
 }
 
-// installed reports whether a listed object is part of Curfew. In the namespaces of
-// --only-namespaces a RoleBinding of Curfew's names one of its accounts, and a Role of Curfew's is
-// bound by such a RoleBinding.
+// installed reports whether a listed object is part of Curfew.
 func (i *Installation) installed(of *resource, found *unstructured.Unstructured) bool {
-	name, in := found.GetName(), found.GetNamespace()
-	switch {
-	case in != "" && in == i.Namespace:
-		return slices.Contains(of.names, name)
-	case of.stage == webhooks:
+	if of.stage == webhooks {
 		// One of any name that calls Curfew's Service blocks requests as well.
-		return slices.Contains(of.names, name) || i.calls(found)
-	case !policy.Installed(found.GroupVersionKind().GroupKind(), name):
-		return false
-	case of.GroupVersionResource == roleBindings:
-		subjects, _, _ := unstructured.NestedSlice(found.Object, "subjects")
-		return slices.ContainsFunc(subjects, func(subject any) bool { return i.accountIn(subject) == name })
-	case in != "":
-		return slices.ContainsFunc(i.Objects, func(one *Object) bool {
-			return one.at == roleBindings && one.GetNamespace() == in && one.GetName() == name
-		})
-	default:
-		return true
+		return slices.Contains(of.names, found.GetName()) || i.calls(found)
 	}
+	return policy.Installed(found.GroupVersionKind().GroupKind(), found.GetName())
 }
 
 // calls reports whether a webhook configuration calls Curfew's Service.
@@ -263,20 +236,10 @@ func (i *Installation) remains(ctx context.Context) error {
 
 // isOurs reports whether a subject is one of Curfew's accounts.
 func (i *Installation) isOurs(subject any) bool {
-	account := i.accountIn(subject)
-	return account != nil && slices.ContainsFunc(i.Objects, func(one *Object) bool {
-		return one.at.Resource == "serviceaccounts" && one.GetName() == account
-	})
-}
-
-// accountIn is the name of a subject that is a service account of Curfew's namespace; nil for
-// others.
-func (i *Installation) accountIn(subject any) any {
 	fields, _ := subject.(map[string]any)
-	if fields["kind"] != "ServiceAccount" || fields["namespace"] != i.Namespace {
-		return nil
-	}
-	return fields["name"]
+	return fields["kind"] == "ServiceAccount" && fields["namespace"] == i.Namespace && slices.ContainsFunc(i.Objects, func(one *Object) bool {
+		return one.at.Resource == "serviceaccounts" && one.GetName() == fields["name"]
+	})
 }
 
 // ownNamespace adds the Namespace, if it is part of the manifests and nothing else is in it.

@@ -183,17 +183,6 @@ func (c *Controller) Unread() (what, why string) {
 	}
 }
 
-// confined says what a controller with --only-namespaces does otherwise than this command assumes;
-// "" for others.
-func (c *Controller) confined() string {
-	only := c.Published["only-namespaces"]
-	if only == "" {
-		return ""
-	}
-	return "Curfew's controller works in these namespaces only: " + strings.ReplaceAll(only, ",", ", ") +
-		". It deletes nothing elsewhere, and takes policies and profiles from files, which are not known here"
-}
-
 // otherRelease says that the controller and this plugin differ by more than patches, which change
 // no rule; "" otherwise, and where one of them is not a release.
 func (c *Controller) otherRelease(plugin string) string {
@@ -208,9 +197,6 @@ func (c *Controller) otherRelease(plugin string) string {
 
 // unknown is the obstacle that explain shows for it.
 func (c *Controller) unknown() []string {
-	if only := c.confined(); only != "" {
-		return []string{only}
-	}
 	if what, why := c.Unread(); what != "" {
 		return []string{what + ": " + why}
 	}
@@ -304,7 +290,3 @@ type Pauses struct {
 func (p *Pauses) InEffect(now time.Time) []Pause {
 	return slices.DeleteFunc(slices.Clone(p.All), func(one Pause) bool { return one.Over(now) })
 }
-
-// confinedTo reports whether the controller runs with --only-namespaces: a ConfigMap then takes the
-// place of DeletionPauses.
-func (c *Controller) confinedTo() bool { return c.Published["only-namespaces"] != "" }

@@ -15,11 +15,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/dynamic"
 
-	"curfew.dev/curfew/controller/settings"
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/judging"
 	"curfew.dev/curfew/policy/lifetime"
@@ -267,42 +264,28 @@ func (w *World) heldByPause(scope string, trigger policy.Trigger, at time.Time) 
 	return out
 }
 
-// pauseClient is the client of what pauses the controller, and its kind.
-func (w *World) pauseClient() (dynamic.ResourceInterface, schema.GroupVersionKind) {
-	if w.Controller.confinedTo() {
-		return w.objects(settings.Resource, w.Controller.Namespace), corev1.SchemeGroupVersion.WithKind("ConfigMap")
-	}
-	return w.objects(pauseResource, ""), v1alpha1.GroupVersion.WithKind("DeletionPause")
-}
+var pauseKind = v1alpha1.GroupVersion.WithKind("DeletionPause")
 
 // CreatePause creates a pause, and returns its name.
 func (w *World) CreatePause(ctx context.Context, pause judging.Pause, dryRun bool) (name string, err error) {
-	client, kind := w.pauseClient()
 	object := &unstructured.Unstructured{Object: map[string]any{}}
 	object.SetLabels(map[string]string{MadeHere: fieldManager})
-	object.SetGroupVersionKind(kind)
-	if w.Controller.confinedTo() {
-		object.SetName(judging.PauseConfigMap)
-		if err := unstructured.SetNestedStringMap(object.Object, pause.ConfigMapData(), "data"); err != nil {
-			return "", err
-		}
-	} else {
-		object.SetName(pause.Name)
-		if object.Object["spec"], err = runtime.DefaultUnstructuredConverter.ToUnstructured(new(pause.Spec())); err != nil {
-			return "", err
-		}
+	object.SetGroupVersionKind(pauseKind)
+	object.SetName(pause.Name)
+	if object.Object["spec"], err = runtime.DefaultUnstructuredConverter.ToUnstructured(new(pause.Spec())); err != nil {
+		return "", err
 	}
-	_, err = client.Create(ctx, object, metav1.CreateOptions{FieldManager: fieldManager, DryRun: dryRunOf(dryRun)})
+	_, err = w.objects(pauseResource, "").Create(ctx, object, metav1.CreateOptions{FieldManager: fieldManager, DryRun: dryRunOf(dryRun)})
 	if apierrors.IsNotFound(err) {
 		err = errors.New("DeletionPauses are not served: Curfew is not installed, or is older than this command")
 	}
-	return Kind{GroupVersionKind: kind}.Name(object.GetName()), err
+	return Kind{GroupVersionKind: pauseKind}.Name(pause.Name), err
 }
 
 // DeletePause deletes a pause, and returns its name.
 func (w *World) DeletePause(ctx context.Context, name string, dryRun bool) (string, error) {
-	client, kind := w.pauseClient()
-	return Kind{GroupVersionKind: kind}.Name(name), client.Delete(ctx, name, metav1.DeleteOptions{DryRun: dryRunOf(dryRun)})
+	err := w.objects(pauseResource, "").Delete(ctx, name, metav1.DeleteOptions{DryRun: dryRunOf(dryRun)})
+	return Kind{GroupVersionKind: pauseKind}.Name(name), err
 }
 
 // NativelyDue counts the objects that a pause names and whose kind's own controller deletes them

@@ -11,7 +11,6 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -93,9 +92,6 @@ func (w *World) noteController() {
 	case NotInstalled:
 		w.note("%s", c.Why)
 	}
-	if only := c.confined(); only != "" {
-		w.note("%s", only)
-	}
 	if other := c.otherRelease(w.options.Version); other != "" {
 		w.note("%s", other)
 	}
@@ -173,22 +169,6 @@ var pauseResource = v1alpha1.GroupVersion.WithResource(v1alpha1.DeletionPauses)
 
 // readPauses reads the pauses. That the user may not is a note.
 func (w *World) readPauses(ctx context.Context) error {
-	if w.Controller.confinedTo() {
-		object, presence, err := Read[corev1.ConfigMap](ctx, w, settings.Resource, w.Controller.Namespace, judging.PauseConfigMap)
-		switch w.Pauses.Presence = presence; {
-		case err != nil:
-			return err
-		case presence == Unread:
-			w.Lack("get configmaps/%s in namespace %q", judging.PauseConfigMap, w.Controller.Namespace)
-		case presence == Found:
-			one, err := judging.PauseOfConfigMap(object.Data)
-			if err != nil {
-				w.note("ConfigMap %s cannot be read, so that everything is paused: %s", judging.PauseConfigMap, oneLine(err))
-			}
-			w.Pauses.All = []Pause{{one, object.Labels[MadeHere] == fieldManager}}
-		}
-		return nil
-	}
 	if w.Controller.State == NotInstalled && !w.Controller.Served {
 		w.Pauses.Presence = Missing
 		return nil

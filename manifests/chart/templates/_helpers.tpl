@@ -50,7 +50,7 @@ app.kubernetes.io/part-of: curfew
 
 {{/* How Prometheus reads secure metrics. The controller signs its certificate itself. */}}
 {{- define "curfew.scrape" -}}
-{{- if and (.Values.metrics).secure (not .Values.onlyNamespaces) -}}
+{{- if (.Values.metrics).secure -}}
 scheme: https
 tlsConfig:
   insecureSkipVerify: true

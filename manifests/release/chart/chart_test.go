@@ -283,7 +283,6 @@ func TestSchema(t *testing.T) {
 	for path, value := range map[string]any{
 		"failclosed": true, "webhook.replica": 2, "image.pullpolicy": "Always",
 		"failClosed": "yes", "webhook.replicas": -1, "image.digest": "latest", "triggers": []any{"ttls"}, "args": []any{"dry-run"},
-		"onlyNamespaces": []any{"a,b"}, "config": values{"policy": "kind: X"},
 		"controller.nodeSelector": values{"a": true}, "webhook.port": 443, "controller.port": 9443, "webhook.extraEnv": []any{values{"value": "a"}},
 		"commonLabels": values{"app.kubernetes.io/name": "mine"}, "webhook.podLabels": values{"curfew.dev/ttl": "1h"},
 		"issuerRef": values{"kind": "ClusterIssuer"}, "existingSecret": "a/b", "caBundle": "ca.crt", "networkPolicy": true, "testNamespace": "curfew-system",
@@ -298,6 +297,15 @@ func TestSchema(t *testing.T) {
 		if _, _, err := tryRender(t, namespace, both); err == nil {
 			t.Errorf("%v is accepted", both)
 		}
+	}
+}
+
+// TestRemovedValues: a release in listed namespaces is not upgraded to one with rights in the whole
+// cluster before its owner has read how to move.
+func TestRemovedValues(t *testing.T) {
+	_, _, err := tryRender(t, namespace, values{"onlyNamespaces": []any{"a"}, "config": values{"p.yaml": "kind: X"}})
+	if err == nil || !strings.Contains(err.Error(), "onlyNamespaces was removed: ") {
+		t.Errorf("%v", err)
 	}
 }
 

@@ -41,11 +41,7 @@ func TestNothingOutside(t *testing.T) {
 		check("install.yaml", "", o)
 	}
 	for path, change := range changes {
-		set := nest(path, change.value)
-		if path == "config" {
-			set["onlyNamespaces"] = []any{"a"}
-		}
-		objects, _ := render(t, namespace, set)
+		objects, _ := render(t, namespace, nest(path, change.value))
 		for _, o := range objects {
 			check(path, "", o)
 		}

@@ -93,10 +93,6 @@ func parameters(o object) map[string]place {
 		}
 	case "CustomResourceDefinition":
 		out[".metadata.annotations"] = place{more: "{{- if .Values.crds.keep }}\nhelm.sh/resource-policy: keep\n{{- end }}\n"}
-	case "ConfigMap":
-		if name == "configmap-curfew-config" {
-			out[".data"] = place{block: "{{- toYaml .Values.config | nindent 2 }}"}
-		}
 	case "Certificate", "Issuer":
 		out[""] = place{when: issued + " (not .Values.issuerRef)"}
 		if name == "certificate-curfew-webhook" {

@@ -3,13 +3,8 @@ package chart
 import (
 	"fmt"
 	"maps"
-	"path/filepath"
 	"reflect"
-	"regexp"
 	"slices"
-	"strings"
-
-	"sigs.k8s.io/kustomize/kyaml/filesys"
 )
 
 // templates returns the templates of all objects, by file name.
@@ -35,10 +30,7 @@ func templates(o *Options) (map[string][]byte, error) {
 			return nil, fmt.Errorf("%s: no manifest has it", name)
 		}
 	}
-	out, err := confined(root)
-	if err != nil {
-		return nil, err
-	}
+	out := map[string][]byte{}
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		var alternatives []alternative
 		for i, component := range components {
@@ -86,10 +78,6 @@ func template(base object, alternatives []alternative) (string, error) {
 	}
 	p := newPrinter(some)
 	write := func() { p.object(base, alternatives) }
-	if group, _ := some["apiVersion"].(string); !strings.HasPrefix(group, "cert-manager.io/") { // A team may have certificates issued, too.
-		all := write
-		write = func() { p.under(0, inCluster, all) }
-	}
 	trigger := needed[id(some)]
 	switch {
 	case p.literal:
@@ -120,61 +108,4 @@ func (p *printer) object(base object, alternatives []alternative) {
 		}
 	}
 	p.mapping("", 0, base, alternatives)
-}
-
-// inCluster and inNamespaces are the two ways in which a release is installed.
-const (
-	inCluster    = "not .Values.onlyNamespaces"
-	inNamespaces = ".Values.onlyNamespaces"
-)
-
-// team is the namespace that manifests/overlays/namespaced-webhook works in.
-const team = "team-a"
-
-// suffix is the hash that kustomize appends to a ConfigMap. The programs read changed files again.
-var suffix = regexp.MustCompile(`curfew-config-[a-z0-9]+`)
-
-// confined returns the templates of Curfew in listed namespaces:
-// manifests/overlays/namespaced-webhook, with the objects of its team for each of them.
-func confined(root string) (map[string][]byte, error) {
-	data, err := build(filesys.MakeFsOnDisk(), filepath.Join(root, "manifests", "overlays", "namespaced-webhook"))
-	if err != nil {
-		return nil, err
-	}
-	objects, err := decode(suffix.ReplaceAll(data, []byte("curfew-config")))
-	if err != nil {
-		return nil, err
-	}
-	out := map[string][]byte{}
-	for _, o := range objects {
-		name := "templates/namespaced-" + id(o) + ".yaml"
-		if o["metadata"].(object)["namespace"] == team {
-			name = "templates/namespaced-team-" + id(o) + ".yaml"
-		}
-		if out[name] != nil {
-			return nil, fmt.Errorf("two objects would be in %s", name)
-		}
-		text, err := confinedTemplate(o)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", name, err)
-		}
-		out[name] = []byte(text)
-	}
-	return out, nil
-}
-
-func confinedTemplate(o object) (string, error) {
-	p := newPrinter(o)
-	if o["metadata"].(object)["namespace"] == team {
-		// with restores what range replaces: the values and the release.
-		p.lines(0, "{{- range $team := .Values.onlyNamespaces }}\n{{- with $ }}\n---\n")
-		p.mapping("", 0, o, nil)
-		p.lines(0, "{{- end }}\n{{- end }}\n")
-	} else {
-		p.under(0, inNamespaces, func() { p.mapping("", 0, o, nil) })
-	}
-	const flag = "--only-namespaces="
-	text, err := p.text()
-	text = strings.ReplaceAll(text, flag+team, flag+`{{ join "," .Values.onlyNamespaces }}`)
-	return strings.ReplaceAll(text, team, "{{ $team | quote }}"), err
 }

@@ -28,8 +28,6 @@ var changes = map[string]struct {
 	"args":               {[]any{"--dry-run"}, `"--dry-run"`},
 	"dryRun":             {true, `"--dry-run"`},
 	"protect":            {[]any{"openshift-*"}, `"--protect=openshift-*"`},
-	"onlyNamespaces":     {[]any{"a", "b"}, `"--only-namespaces=a,b"`},
-	"config":             {values{"p.yaml": "kind: X"}, `"data":{"p.yaml":"kind: X"}`},
 	"certificates":       {"cert-manager", `"--certificates=cert-manager"`},
 	"builtinProfiles":    {false, `"--builtin-profiles=false"`},
 	"leaveNativeTTL":     {true, `"--leave-native-ttl"`},
@@ -98,7 +96,6 @@ func init() {
 
 // beside names the value without which another has no effect.
 var beside = map[string]string{
-	"config":                       "onlyNamespaces",
 	"issuerRef":                    "certificates",
 	"networkPolicy.metricsFrom":    "networkPolicy.enabled",
 	"networkPolicy.apiServerPorts": "networkPolicy.enabled",
@@ -159,10 +156,6 @@ func TestValues(t *testing.T) {
 		}},
 		"a CA that is left from a Secret": {values{"caBundle": pem}, map[string][]string{
 			webhook: {"!secretName"}, mutating: {"!caBundle"}, validating: {"!caBundle"},
-		}},
-		"a Secret without cluster rights": {values{"onlyNamespaces": []any{"a"}, "existingSecret": "mine", "webhook": values{
-			"extraVolumes": []any{values{"name": "v"}}}}, map[string][]string{
-			webhook: {`"secretName":"mine"`, `{"name":"v"}]`, "!--metrics-secure"}, mutating: {""},
 		}},
 		"a Secret, and cert-manager": {values{"existingSecret": "mine", "certificates": "cert-manager",
 			"webhook": values{"annotations": values{"cert-manager.io/inject-ca-from-secret": "curfew-system/mine"}}}, map[string][]string{
@@ -260,28 +253,25 @@ func TestCommonLabels(t *testing.T) {
 	}
 	every = append(every, values{"serviceMonitor": values{"enabled": true}, "networkPolicy": values{"enabled": true},
 		"testNamespace": "curfew-test", "webhook": values{"podLabels": values{"own": "x"}}, "commonLabels": values{"team": "a", "number": "1"}})
-	for name, set := range map[string]values{"cluster": asBase(every...), "namespaces": {
-		"onlyNamespaces": []any{"a"}, "certificates": "cert-manager", "commonLabels": values{"team": "a", "number": "1"}}} {
-		objects, _ := render(t, namespace, set)
-		for id, o := range objects {
-			labels, _ := o["metadata"].(object)["labels"].(object)
-			if labels["team"] != "a" || labels["number"] != "1" {
-				t.Errorf("%s: %s has the labels %v", name, id, labels)
-			}
-			spec, _ := o["spec"].(object)
-			if strings.Contains(show(object{"": spec["selector"]}), "team") {
-				t.Errorf("%s: %s selects by %v", name, id, spec["selector"])
-			}
-			if o["kind"] == "Deployment" {
-				labels := spec["template"].(object)["metadata"].(object)["labels"].(object)
-				if labels["team"] != "a" || name == "cluster" && (labels["own"] == "x") != (id == "deployment-curfew-webhook") {
-					t.Errorf("%s: Pods of %s have the labels %v", name, id, labels)
-				}
+	objects, _ := render(t, namespace, asBase(every...))
+	for id, o := range objects {
+		labels, _ := o["metadata"].(object)["labels"].(object)
+		if labels["team"] != "a" || labels["number"] != "1" {
+			t.Errorf("%s has the labels %v", id, labels)
+		}
+		spec, _ := o["spec"].(object)
+		if strings.Contains(show(object{"": spec["selector"]}), "team") {
+			t.Errorf("%s selects by %v", id, spec["selector"])
+		}
+		if o["kind"] == "Deployment" {
+			labels := spec["template"].(object)["metadata"].(object)["labels"].(object)
+			if labels["team"] != "a" || (labels["own"] == "x") != (id == "deployment-curfew-webhook") {
+				t.Errorf("Pods of %s have the labels %v", id, labels)
 			}
 		}
-		if len(objects) < 10 {
-			t.Errorf("%s: only %d objects", name, len(objects))
-		}
+	}
+	if len(objects) < 10 {
+		t.Errorf("only %d objects", len(objects))
 	}
 }
 

@@ -56,8 +56,7 @@ var guideSteps = map[string]guideStep{
 	"kubectl curfew approve preview-config         # shows what it would delete, asks, and creates the approval": {
 		before:  "kubectl patch clustercleanuppolicy preview-config --type merge -p '{\"spec\":{\"approval\":\"Required\"}}'",
 		replace: []string{"approve", "approve --yes --spec-hash " + hashOf("preview-config")}},
-	"kubectl curfew pause --reason 'Jobs of team-a are deleted too early, ticket 4711'":          {before: "kubectl get namespace team-a || kubectl create namespace team-a", after: "kubectl curfew resume --all"},
-	"kubectl create configmap curfew-pause -n curfew-system --from-literal=reason='ticket 4711'": {after: "kubectl delete configmap curfew-pause -n curfew-system"},
+	"kubectl curfew pause --reason 'Jobs of team-a are deleted too early, ticket 4711'": {before: "kubectl get namespace team-a || kubectl create namespace team-a", after: "kubectl curfew resume --all"},
 	"Application/curfew":                                                     {elsewhere: notServed},
 	"Kustomization/curfew":                                                   {elsewhere: notServed},
 	"$ kubectl curfew lint -f manifests -R":                                  {elsewhere: comparedByLint},
@@ -84,13 +83,12 @@ var guideSteps = map[string]guideStep{
 	"kubectl top pods -n curfew-system -l app.kubernetes.io/component=webhook":            {elsewhere: "there is no metrics server"},
 
 	// install.md
-	"$ kubectl apply -k manifests/overlays/mine":               {elsewhere: installs},
-	"$ kubectl apply -k manifests/overlays/mine-webhook/admin": {elsewhere: installs},
-	"$ kubectl curfew uninstall --dry-run":                     {elsewhere: "TestUninstall"},
-	"kubectl get certificate -n curfew-system":                 {elsewhere: "TestCertManager of test/e2e/serving"},
+	"$ kubectl apply -k manifests/overlays/mine": {elsewhere: installs},
+	"ClusterRole/delete-for-curfew":              {before: "kubectl get namespace team-a || kubectl create namespace team-a"},
+	"$ kubectl curfew uninstall --dry-run":       {elsewhere: "TestUninstall"},
+	"kubectl get certificate -n curfew-system":   {elsewhere: "TestCertManager of test/e2e/serving"},
 
-	"kubectl wait podtallies --all -A --for=condition=Releasing=false --timeout=10m":                                                               {elsewhere: "the trigger tally stays on here"},
-	"$ helm install curfew curfew-0.1.0.tgz -n curfew-system --set onlyNamespaces='{team-a,team-b}' --set-file 'config.policy\\.yaml=policy.yaml'": {elsewhere: installs},
+	"kubectl wait podtallies --all -A --for=condition=Releasing=false --timeout=10m": {elsewhere: "the trigger tally stays on here"},
 	"Kustomization/": {elsewhere: "TestYAMLBlocks builds it"},
 
 	// security.md

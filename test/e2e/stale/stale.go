@@ -43,7 +43,7 @@ var leases = &policy.Profile{
 
 // Find watches the Leases until ctx is done.
 func Find(ctx context.Context, feeds *feedset.Set, objects dynamic.Interface, options feed.Options) error {
-	kind := feed.Untyped(objects, leases, "")
+	kind := feed.Untyped(objects, leases)
 	kind.LabelSelector = Label
 	kind.Triggers = []*feed.Trigger{{Name: Name, Judge: judge}}
 	source := &feedset.Source{
