@@ -132,10 +132,10 @@ func (e *limits) waitsFor(k scopeKey) (found bool) {
 //   - one kind in one namespace, when Curfew may not delete it there: rights may be given by
 //     namespace
 //
-// A scope opens after several different objects failed in a row, the last one after one object. From then on the breaker lets a
-// few objects through at growing intervals. The first success closes the scope, and the waiting
-// objects are tried at once. An object whose probe failed steps behind the others, so that an
-// object that can never be deleted does not block the others (S3).
+// A scope opens after several different objects failed in a row, the last one after one object. From
+// then on the breaker lets a few objects through at growing intervals. The first success closes the
+// scope, and the waiting objects are tried at once. An object whose probe failed steps behind the
+// others, so that an object that can never be deleted does not block the others (S3).
 type breakers struct {
 	scopes map[scopeKey]*scope
 	open   int

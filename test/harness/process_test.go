@@ -24,7 +24,7 @@ func began(t *testing.T, file string, atLeast int) {
 }
 
 // A process that ended, as a controller does that lost its Lease, runs again until its supervisor
-// is told to stop.
+// stops.
 func TestKeepRunning(t *testing.T) {
 	log := filepath.Join(t.TempDir(), "log")
 	first, err := startProcess("one", log, false, nil, "sh", "-c", "echo began; [ $(wc -l <"+log+") -gt 2 ] || exit 7; exec sleep 600")
