@@ -31,13 +31,6 @@ func (e *Engine) attempt(ctx context.Context, j *job) attemptResult {
 				return res
 			}
 		}
-		if !e.moveTo(ctx, j, &e.requests) {
-			res.hold(ErrNoSlot)
-			return res
-		}
-		if !live && round < maxRounds && e.outdated(&res.sent) {
-			continue // It may have waited for its room.
-		}
 		due.update(&res.sent)
 		before := res.Deleted
 		res.Answer = e.do(ctx, j, due.Due)
@@ -163,10 +156,6 @@ func (e *Engine) confirm(ctx context.Context, j *job, res *attemptResult, due *d
 // judgeAgain reads and judges the object of a job live and reports whether to go on with the
 // action. If not, res says why.
 func (e *Engine) judgeAgain(ctx context.Context, j *job, res *attemptResult, due *due) (proceed bool) {
-	if !e.moveTo(ctx, j, &e.judgements) {
-		res.hold(ErrNoSlot)
-		return false
-	}
 	jd, err := e.judge(ctx, j, res.sent)
 	switch {
 	case errors.Is(err, ErrNoSlot):
@@ -195,10 +184,6 @@ func (e *Engine) judgeAgain(ctx context.Context, j *job, res *attemptResult, due
 	case Track:
 	default:
 		res.unjudged(fmt.Errorf("verdict %d of %s %s is unknown: this is a bug", jd.Verdict, j.kind.Kind, nameOf(&j.object)))
-		return false
-	}
-	if !e.moveTo(ctx, j, &e.requests) {
-		res.hold(ErrNoSlot)
 		return false
 	}
 	e.keepUp(ctx, &jd)
@@ -332,5 +317,5 @@ func (res *attemptResult) unjudged(err error) {
 		out.Outcome, out.Code = action.Failed, http.StatusInternalServerError
 	}
 	out.Err, out.Latency = err, res.Latency
-	res.Answer, res.reported = out, resultOf(out.Outcome)
+	res.Answer, res.reported, res.unread = out, resultOf(out.Outcome), true
 }

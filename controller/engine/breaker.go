@@ -132,10 +132,11 @@ func (e *limits) waitsFor(k scopeKey) (found bool) {
 //   - one kind in one namespace, when Curfew may not delete it there: rights may be given by
 //     namespace
 //
-// A scope opens after several different objects failed in a row, the last one after one object. From
-// then on the breaker lets a few objects through at growing intervals. The first success closes the
-// scope, and the waiting objects are tried at once. An object whose probe failed steps behind the
-// others, so that an object that can never be deleted does not block the others (S3).
+// A scope opens after several different objects failed in a row. A missing permission concerns all
+// objects of its scope, so each refusal counts, of one object or several. From then on the breaker
+// lets a few objects through at growing intervals. The first success closes the scope, and the
+// waiting objects are tried at once. An object whose probe failed steps behind the others, so that
+// an object that can never be deleted does not block the others (S3).
 type breakers struct {
 	scopes map[scopeKey]*scope
 	open   int
@@ -253,7 +254,7 @@ func (b *breakers) blocked(mono time.Duration) time.Duration {
 }
 
 // fail counts a failure. fresh: it is this object's first failure in a row. One object that keeps
-// failing opens no scope.
+// failing opens no scope but that of a missing permission.
 func (b *breakers) fail(k scopeKey, fresh bool, mono time.Duration) (opened bool) {
 	s := b.scopes[k]
 	if s == nil {
@@ -261,10 +262,10 @@ func (b *breakers) fail(k scopeKey, fresh bool, mono time.Duration) (opened bool
 		b.scopes[k] = s
 	}
 	s.asked = mono
-	if fresh {
+	if fresh || k.class == classPermission {
 		s.failures++
 	}
-	if s.open || s.failures < breakerThreshold && k.class != classPermission {
+	if s.open || s.failures < breakerThreshold {
 		return false
 	}
 	s.open = true

@@ -103,6 +103,29 @@ func TestRightsByNamespace(t *testing.T) {
 	}
 }
 
+// An API server that has just started refuses until it has read its roles: one refusal holds up no
+// other object. Five hold up the kind in the namespace, even if they are of one object.
+func TestMissingPermissionCountsRefusals(t *testing.T) {
+	w, outcomes, events := ready(t, nil)
+	w.hook = deleterFunc(func(ctx context.Context, r Request) Response {
+		if r.Name == "refused0" {
+			return Response{Code: http.StatusForbidden, Message: `jobs.batch "j" is forbidden: User "curfew" cannot delete resource "jobs"`}
+		}
+		return w.Delete(ctx, r)
+	})
+	w.dueSoon(1, "refused", nil)
+	w.after(time.Second)
+	w.dueSoon(1, "other", nil)
+	w.after(time.Second)
+	if n := count(*outcomes); n[Deleted] != 1 || len(*events) != 0 {
+		t.Fatalf("after a refusal: %v, events %+v: want the other one deleted, and none", n, *events)
+	}
+	w.every(2*60, time.Second)
+	if len(*events) != 1 || (*events)[0].Class != "permission" {
+		t.Errorf("events %+v, want one after five refusals", *events)
+	}
+}
+
 // Among many that can never be deleted, one that can be gets its turn (S3).
 func TestBreakerStarvesNoObject(t *testing.T) {
 	w, _, _ := ready(t, nil)

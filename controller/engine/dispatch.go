@@ -94,7 +94,6 @@ func (e *Engine) dispatch(ctx context.Context) time.Duration {
 // next returns the next job that is due and may begin now, or nil. Submitted objects yield to
 // tracked ones. The lock is held and the clock was checked.
 func (e *Engine) next(now int64, r reading) *job {
-	e.letIn(r)
 	if !e.running || e.pause.left(r) > 0 || e.breakers.blocked(r.mono) > 0 {
 		return nil
 	}
@@ -107,7 +106,7 @@ func (e *Engine) next(now int64, r reading) *job {
 		j = e.nextSubmitted(now, r)
 	}
 	if j != nil {
-		j.probe = e.pause.sent(r)
+		e.pause.sent(r)
 	}
 	return j
 }
@@ -167,12 +166,8 @@ func (e *Engine) nextTracked(now int64, r reading) *job {
 		if j.trigger.Payload {
 			j.object.Payload = e.payloads.get(j.trigger, &j.object)
 		}
-		judging := e.judges(kind, &j.object)
-		if !e.room(of.queue, of.queue.partition(j.object.Namespace), judging) {
-			if judging {
-				en.Flags |= index.FlagJudge
-			}
-			e.index.Move(slot) // In the heap of live judgements it holds up nothing else.
+		if !e.free(&of.queue.partition(j.object.Namespace).share) {
+			e.index.Move(slot) // Its namespace has a partition by now.
 			continue
 		}
 		admitted, wait, free := e.admit(j, r)
@@ -187,9 +182,9 @@ func (e *Engine) nextTracked(now int64, r reading) *job {
 			e.enter(slot, index.Armed, now+int64(max(minRetry, wait)+back))
 			continue
 		}
-		en.Flags &^= index.FlagParked | index.FlagUpserted | index.FlagJudge
+		en.Flags &^= index.FlagParked | index.FlagUpserted
 		e.rest(slot, index.InFlight)
-		e.depart(j, judging)
+		e.begin(j)
 		return j
 	}
 }
@@ -212,14 +207,14 @@ func (e *Engine) earliest(now int64, r reading) (first candidate, found bool) {
 			continue
 		}
 		q.partitions(func(p *partition) {
-			if slot, some := p.Backfill.Top(); some && x.At(slot).Wake <= now && e.fits(q, p, &p.Backfill, slot) {
+			if slot, some := p.Backfill.Top(); some && x.At(slot).Wake <= now && e.free(&p.share) {
 				proven = true
 			}
 			due := func(heaps ...*index.Heap) (candidate, bool) {
-				slot, ok := e.topOf(q, p, backfill, heaps...)
+				slot, ok := e.topOf(p, backfill, heaps...)
 				return candidate{q, p, slot}, ok && x.At(slot).Wake <= now && !(full && q.trigger.Deletes && x.At(slot).Flags&index.FlagDryRun == 0)
 			}
-			if one, ok := due(&p.Due, &p.Live, &p.Backfill); ok && (!found || earlier(&one, &first)) {
+			if one, ok := due(&p.Due, &p.Backfill); ok && (!found || earlier(&one, &first)) {
 				first, found = one, true
 			}
 			if p.Claimed.Len() == 0 {
@@ -238,10 +233,10 @@ func (e *Engine) earliest(now int64, r reading) (first candidate, found bool) {
 
 // topOf returns the entry that a partition would begin next from some of its heaps, if there is
 // room for it.
-func (e *Engine) topOf(q *queue, p *partition, backfill bool, heaps ...*index.Heap) (first uint32, found bool) {
+func (e *Engine) topOf(p *partition, backfill bool, heaps ...*index.Heap) (first uint32, found bool) {
 	for _, h := range heaps {
 		slot, some := h.Top()
-		if !some || !e.fits(q, p, h, slot) {
+		if !some || !e.free(&p.share) {
 			continue
 		}
 		backfilled := h == &p.Backfill || h == &p.Claimed
@@ -253,12 +248,6 @@ func (e *Engine) topOf(q *queue, p *partition, backfill bool, heaps ...*index.He
 		}
 	}
 	return first, found
-}
-
-// fits reports whether a partition has room for the top entry of one of its heaps.
-func (e *Engine) fits(q *queue, p *partition, h *index.Heap, slot uint32) bool {
-	judging := h == &p.Live || h != &p.Due && e.index.At(slot).Flags&(index.FlagLive|index.FlagJudge) != 0
-	return e.room(q, p, judging)
 }
 
 // work carries out a job, and then other jobs while any is due.
@@ -274,7 +263,7 @@ func (e *Engine) work(ctx context.Context, j *job) {
 			if now, ok := e.checkClock(r); ok {
 				j = e.next(now, r)
 				switch {
-				case j != nil && e.requests.inFlight < e.conc.Limit():
+				case j != nil && e.inFlight < e.conc.Limit():
 					e.wakeUp() // the limit grew: there is room for one more worker
 				case j == nil && now+int64(e.sleepFor(now, r, true)) < e.sleeping:
 					// The dispatcher went to sleep while all slots were taken, so it has not seen

@@ -34,7 +34,7 @@
 //
 // The methods of [Engine] itself are the loop (dispatch.go, attempt.go, finish.go, submit.go). Each
 // other concern is a part of it with its own state: the tracked entries (entries.go), changes and
-// pauses (recheck.go), the clock, breakers and rates, and the slots of requests (room.go). All
+// pauses (recheck.go), the clock, breakers and rates, and the slots of jobs (slots.go). All
 // parts share one lock (base.go).
 //
 // Nothing is kept on disk. After a restart the feeds list everything again, and the engine acts at

@@ -23,7 +23,7 @@ type Engine struct {
 	changes
 	paused
 	guard
-	rooms
+	slots
 	limits
 	metrics   *metrics
 	submitted []*batch
@@ -44,7 +44,7 @@ func New(o Options) (*Engine, error) {
 	}
 	e.changes.entries, e.paused.entries = &e.entries, &e.entries
 	e.guard = guard{entries: &e.entries, skew: o.Skew}
-	e.rooms = rooms{entries: &e.entries, conc: pace.NewConcurrency(o.MaxConcurrency, o.FavourDrain)}
+	e.slots = slots{entries: &e.entries, conc: pace.NewConcurrency(o.MaxConcurrency, o.FavourDrain)}
 	e.limits = limits{
 		entries: &e.entries, breakers: &breakers{scopes: map[scopeKey]*scope{}},
 		all: pace.Rate{Limit: o.MaxDeletionsPerMinute}, backfill: pace.Rate{Limit: o.BackfillPerMinute},

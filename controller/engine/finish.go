@@ -37,7 +37,7 @@ func backoff(n int, most time.Duration, chance float64) time.Duration {
 // finish records the result of a job. The lock is held. stopped: the engine is stopping, so a
 // failure is not reported.
 func (e *Engine) finish(j *job, res attemptResult, r reading, stopped bool) {
-	e.arrive(j, &res, r)
+	e.heard(j, &res, r)
 	e.setApart(r)
 	now, _ := e.checkClock(r)
 	e.observe(j, &res, r)
@@ -60,19 +60,14 @@ func (e *Engine) finish(j *job, res attemptResult, r reading, stopped bool) {
 	e.record(j, &res, out)
 }
 
-// arrive notes that a job has ended. The lock is held.
-func (e *rooms) arrive(j *job, res *attemptResult, r reading) {
-	q, of := j.queue, j.stay
-	q.underway--
-	left := of.over // It waited in line in vain; moveTo has noted its stay before that.
-	e.leave(j)
+// heard ends a job and notes how quick its answer was. The lock is held.
+func (e *slots) heard(j *job, res *attemptResult, r reading) {
+	q := j.queue
+	e.end(j)
 	defer e.dissolve(q, j.object.Namespace)
-	if left {
-		return
-	}
-	long := r.mono-of.started >= slowAfter
+	long := r.mono-j.started >= slowAfter
 	if long {
-		e.took(of, r)
+		e.took(j, r)
 	}
 	if res.reported == Throttled && res.Origin != action.FromAdmission {
 		e.throttle(j, res, r)
@@ -83,20 +78,18 @@ func (e *rooms) arrive(j *job, res *attemptResult, r reading) {
 	}
 	if res.Code > 0 || res.Outcome == action.Done || res.Outcome == action.Again { // A live read alone proves nothing.
 		q.refusals, q.own429, q.pausedTo = 0, false, 0
-		e.pauseOf(j).admitted(of.started)
+		e.pauseOf(j).admitted(j.started)
 	}
 	if long {
 		return
 	}
-	e.took(of, r)
-	if of.room == &e.requests {
-		q.quick, q.quickOf = r.mono, j.object.Namespace
-	}
+	e.took(j, r)
+	q.quick, q.quickOf = r.mono, j.object.Namespace
 }
 
 // pauseOf is the wait that an answer of the API server to a job is about: the account of a run, or
 // Curfew's own. The lock is held.
-func (e *rooms) pauseOf(j *job) *retryAfter {
+func (e *slots) pauseOf(j *job) *retryAfter {
 	if j.batch != nil {
 		return &j.batch.pause
 	}
@@ -106,7 +99,7 @@ func (e *rooms) pauseOf(j *job) *retryAfter {
 // throttle handles a 429. If the API server itself is overloaded, everything pauses. Otherwise the
 // object waits (see finishEntry), and its queue as well once several different objects got a 429.
 // The lock is held.
-func (e *rooms) throttle(j *job, res *attemptResult, r reading) {
+func (e *slots) throttle(j *job, res *attemptResult, r reading) {
 	to := r.mono + min(maxPause, res.After)
 	if j.batch != nil {
 		// The answer is for the account of the run: a tenant can make the API server send it.
@@ -144,7 +137,7 @@ func (e *Engine) observe(j *job, res *attemptResult, r reading) {
 	own := e.alone(j, r) || res.Code == 0 && e.unheard(j, r) || res.reported == Failed && e.breakers.shut(scopeKind(j.object.Kind)) ||
 		res.reported == Throttled && (!troubled || j.batch != nil || e.singled(j.queue))
 	if !own && (res.Latency > 0 || troubled && res.Code > 0) {
-		e.conc.Observe(pace.Sample{At: r.mono, Latency: res.Latency, InFlight: e.requests.inFlight + 1, Refused: troubled})
+		e.conc.Observe(pace.Sample{At: r.mono, Latency: res.Latency, InFlight: e.inFlight + 1, Refused: troubled})
 	}
 	if j.dry {
 		return
@@ -299,7 +292,7 @@ func (e *Engine) judgeScopes(j *job, res *attemptResult, now int64, r reading) {
 		fail(scopeSource(o), ReasonRefused)
 	case res.reported == Throttled:
 		success(scopeAll())
-	case res.reported == Failed && res.Code == 0 && e.unheard(j, r) && j.stay.room == &e.judgements:
+	case res.reported == Failed && res.Code == 0 && e.unheard(j, r) && res.unread:
 		fail(scopeSource(o), ReasonNotJudged) // Other sources go on.
 	case res.reported == Failed && res.Code == 0 && e.unheard(j, r) && j.ofNamespace(r):
 		fail(scopeSource(o), ReasonUnreachable)

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -198,51 +199,15 @@ func TestSlowNamespaces(t *testing.T) {
 	}
 }
 
-// Live judgements hang, as while a list of policies is not answered. Objects of the same namespace
-// and kind that need none are deleted on time, whether it was known beforehand that the others do,
-// or turned out by a conflict, and however few slots there are.
-func TestBlockedJudgementDelaysNoOther(t *testing.T) {
-	for name, test := range map[string]struct{ most, blocked int }{
-		"one, one slot": {1, 1}, "after a conflict, one slot": {1, 0}, "many": {DefaultMaxConcurrency, 1000}, "many, four slots": {4, 1000},
-	} {
-		t.Run(name, func(t *testing.T) {
-			source := ""
-			s := &tenants{answers: slowly(time.Millisecond, http.StatusConflict)}
-			s.slow = func(r Request) bool { return r.Source == "conflict" }
-			s.judge = func(ctx context.Context, _ Entry) (Judgement, error) {
-				s.count(1)
-				defer s.count(-1)
-				<-ctx.Done()
-				return Judgement{}, ctx.Err()
-			}
-			s.change = func(o *Entry) { o.Source, o.Live = source, source == "live" }
-			among(t, Options{MaxConcurrency: test.most}, s, func(e *Engine, track track) {
-				start := soon()
-				for _, source = range []string{"outdated", "live"} {
-					track("Widget", "ci", test.blocked, start)
-				}
-				e.RecheckNamespace("ci")
-				source = "conflict"
-				track("Widget", "ci", 1, start)
-				source = "other"
-				for i := range 100 {
-					track("Widget", "ci", 1, start.Add(time.Duration(i)*time.Second+500*time.Millisecond))
-				}
-				pass(time.Until(start) + 2*time.Minute)
-				if n, most := s.worst(); n != 100 || most > 20*time.Millisecond {
-					t.Errorf("%d others were deleted, up to %s late: want 100 and at most 20ms", n, most)
-				}
-				if judging := s.peak(); judging > test.most+maxSlow {
-					t.Errorf("%d live judgements were under way, want at most %d", judging, test.most+maxSlow)
-				}
-			})
-		})
+// A namespace's live judgements hang, so many of them that they would take all slots for long.
+// Others of the same kind are judged live as well, and on time, however few slots there are.
+func TestSlowJudgementsOfANamespace(t *testing.T) {
+	for _, most := range []int{1, 4, DefaultMaxConcurrency} {
+		t.Run(strconv.Itoa(most), func(t *testing.T) { slowJudgements(t, most) })
 	}
 }
 
-// A namespace's live judgements hang, so many of them that they would take all slots for long.
-// Others of the same kind are judged live as well, and on time.
-func TestSlowJudgementsOfANamespace(t *testing.T) {
+func slowJudgements(t *testing.T, most int) {
 	s := &tenants{slow: func(Request) bool { return false }, change: func(o *Entry) { o.Live = true }}
 	s.judge = func(ctx context.Context, o Entry) (Judgement, error) {
 		if o.Namespace != "slow" {
@@ -254,7 +219,7 @@ func TestSlowJudgementsOfANamespace(t *testing.T) {
 		<-ctx.Done()
 		return Judgement{}, ctx.Err()
 	}
-	among(t, Options{}, s, func(_ *Engine, track track) {
+	among(t, Options{MaxConcurrency: most}, s, func(_ *Engine, track track) {
 		start := soon()
 		track("Widget", "slow", 2000, start)
 		for i := range 120 {

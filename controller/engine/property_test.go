@@ -325,11 +325,11 @@ func checkBooks(t *rapid.T, e *Engine) {
 	if got := e.Tracked(); got != trackedNow {
 		t.Fatalf("Tracked() = %d, the index holds %d", got, trackedNow)
 	}
-	inHeaps, underway := 0, e.requests.inFlight+e.requests.apart+e.judgements.inFlight+e.judgements.apart
+	inHeaps, underway := 0, e.inFlight+e.apart
 	e.index.EachHeap(func(h *index.Heap) { inHeaps += h.Len() })
 	for _, q := range e.queues {
 		underway += q.underway
-		q.partitions(func(p *partition) { underway += p.inFlight + p.apart + p.judging.inFlight + p.judging.apart })
+		q.partitions(func(p *partition) { underway += p.inFlight + p.apart })
 	}
 	if e.late != late || e.stuck != stuck || e.index.Len() != size || inHeaps != inHeap || underway != 0 {
 		t.Fatalf("books: late %d/%d, stuck %d/%d, size %d/%d, heap %d/%d, in flight %d", e.late, late, e.stuck, stuck, e.index.Len(), size,

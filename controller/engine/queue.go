@@ -18,7 +18,7 @@ import (
 //
 //   - of the queues with due entries, the one with the fewest requests under way is served first,
 //     and of several such queues the one whose last turn was longest ago,
-//   - a slow request takes no slot, see partition and room,
+//   - a slow job takes no slot, see partition,
 //   - a 429 of the API server itself pauses everything but one request a second: see retryAfter. A
 //     queue that gets it again and again, while others do not, waits alone, and one request at a
 //     time shows whether it is over,
@@ -34,7 +34,7 @@ type queue struct {
 	// rest are the objects of all namespaces without a partition of their own.
 	rest partition
 	own  map[string]*partition
-	// underway counts the requests and live judgements of all partitions.
+	// underway counts the jobs of all partitions.
 	underway int
 
 	quick   time.Duration // monotonic: the last quick answer, 0: none,
@@ -92,20 +92,17 @@ func (w *retryAfter) admitted(started time.Duration) {
 // partition holds the waiting entries of a queue: of one slow namespace, or of all other
 // namespaces. The admission webhooks of a namespace may answer each DELETE slowly, or never. Then
 //
-//   - a request that has been under way for slowAfter gives its slot back, and its namespace gets a
-//     partition of its own: requests of that partition take no slot, and only a few of them are
-//     sent at a time, until they are answered quickly again,
+//   - a job that has been under way for slowAfter, with its live judgement, gives its slot back,
+//     and its namespace gets a partition of its own: jobs of that partition take no slot, and only
+//     a few of them are under way at a time, until they are quick again,
 //   - while one partition is known to be stuck, requests of others count as slow after waryAfter,
 //   - all slow partitions together may have at most half of Options.MaxConcurrency under way, and
 //     take turns.
 //
 // Objects without a namespace share a partition. Beyond maxPartitions slow namespaces, the rest of
 // the queue becomes slow as a whole.
-//
-// Live judgements have their own slots, which are shared out in the same way.
 type partition struct {
-	share           // the requests
-	judging   share // the live judgements
+	share
 	namespace string
 	*index.Heaps
 }
@@ -114,11 +111,8 @@ type partition struct {
 const maxPartitions = 128
 
 func (p *partition) empty() bool {
-	return p.inFlight+p.judging.inFlight == 0 && p.Due.Len()+p.Live.Len()+p.Backfill.Len()+p.Claimed.Len() == 0
+	return p.inFlight == 0 && p.Due.Len()+p.Backfill.Len()+p.Claimed.Len() == 0
 }
-
-// lastTurn is when a job of the partition began last.
-func (p *partition) lastTurn() uint64 { return max(p.turn, p.judging.turn) }
 
 // partition returns the partition of a namespace.
 func (q *queue) partition(namespace string) *partition {
@@ -150,22 +144,14 @@ func (c *candidate) before(other *candidate, earlier func() bool) bool {
 		return c.queue.trigger.Priority < other.queue.trigger.Priority
 	case c.partition.inFlight != other.partition.inFlight:
 		return c.partition.inFlight < other.partition.inFlight
-	case c.partition.lastTurn() != other.partition.lastTurn():
-		return c.partition.lastTurn() < other.partition.lastTurn()
+	case c.partition.turn != other.partition.turn:
+		return c.partition.turn < other.partition.turn
 	default:
 		return earlier()
 	}
 }
 
-// room counts the jobs that send requests, or the jobs that are judged live. Package
-// controller/pace decides how many slots there are for requests. A live judgement takes no slot of
-// these: many judgements may wait for one shared read.
-type room struct {
-	inFlight int // jobs with a slot
-	apart    int // jobs without a slot, because they are slow: see partition
-}
-
-// share counts the jobs of one partition in one room.
+// share counts the jobs of one partition.
 type share struct {
 	inFlight int    // all jobs under way
 	apart    int    // jobs without a slot
@@ -176,23 +162,6 @@ type share struct {
 	stuck bool
 	since time.Duration
 	good  int // quick answers in a row
-}
-
-// stay is the time that a job is in a room.
-type stay struct {
-	job     *job
-	room    *room
-	share   *share
-	started time.Duration // monotonic
-	apart   bool
-	over    bool
-}
-
-// waiter is a job between two rooms. It takes a slot of neither.
-type waiter struct {
-	job *job
-	to  *room
-	in  chan struct{} // closed once the job is there
 }
 
 // trigger is a registered Trigger. It never changes.
@@ -251,10 +220,11 @@ type job struct {
 	attempt int
 	// unanswered: an earlier DELETE got no answer.
 	unanswered bool
-	started    time.Duration // monotonic: when it entered its current room
-	stay       *stay         // in its current room
-	confirmed  time.Time     // when the rules were confirmed by which it was judged
-	probe      bool          // it began during a wait
+	started    time.Duration // monotonic
+	share      *share
+	apart      bool // it takes no slot: see partition
+	over       bool
+	confirmed  time.Time // when the rules were confirmed by which it was judged
 }
 
 // missing is the result for an object that does not exist.
@@ -291,7 +261,9 @@ type attemptResult struct {
 	// refusal is the API server's answer if it did not accept the action.
 	refusal string
 	// lost: the action sent a request and got no answer.
-	lost      bool
+	lost bool
+	// unread: the object could not be judged live.
+	unread    bool
 	conflicts int
 	// sent is the state that was judged last. The action was carried out on this state.
 	sent Entry

@@ -115,12 +115,6 @@ func (e *changes) outdatedLocked(o *Entry) bool {
 	return o.Epoch < max(e.last.in(o.Namespace), e.kinds[o.Kind].last.in(o.Namespace))
 }
 
-// judges reports whether an object will be judged live before its action, as far as is known now.
-func (e *changes) judges(kind *kindState, o *Entry) bool {
-	return o.Live || kind.opts.UIDOnly || kind.trigger.Payload && o.Payload == nil || e.outdatedLocked(o) ||
-		e.opts.Behind != nil && e.opts.Behind()
-}
-
 // ErrHeldByPause is the error of submitted objects that are Held because of a DeletionPause.
 var ErrHeldByPause = errors.New("held by a pause")
 

@@ -368,7 +368,7 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 	for _, of := range e.blocked {
 		blocked[of.reason]++
 	}
-	stuck, limit, inFlight := e.stuck, e.conc.Limit(), e.requests.inFlight+e.requests.apart
+	stuck, limit, inFlight := e.stuck, e.conc.Limit(), e.inFlight+e.apart
 	e.unlock()
 
 	for kind, n := range tracked {

@@ -16,37 +16,6 @@ import (
 
 func all(Request) bool { return true }
 
-// Everything is paused, as after a 429, while an object is judged. Its DELETE waits, and follows
-// from a judgement that is not old.
-func TestJudgedWaitNotForLong(t *testing.T) {
-	var at, old atomic.Int64
-	s := &tenants{slow: all, change: func(o *Entry) { o.Live = true }, answers: func(context.Context, Request) Response {
-		old.Store(time.Now().UnixNano() - at.Load())
-		return Response{Code: http.StatusOK}
-	}}
-	s.judge = func(_ context.Context, o Entry) (Judgement, error) {
-		time.Sleep(500 * time.Millisecond)
-		at.Store(time.Now().UnixNano())
-		return Judgement{Verdict: Track, Object: o}, nil
-	}
-	among(t, Options{}, s, func(e *Engine, track track) {
-		start := soon()
-		track("Widget", "ci", 1, start)
-		pass(time.Until(start) + 100*time.Millisecond)
-		e.mu.Lock()
-		e.pause.to, e.pause.next = e.read().mono+20*time.Second, e.read().mono+20*time.Second
-		e.mu.Unlock()
-		pass(19 * time.Second)
-		if n := e.Tracked(); n != 1 {
-			t.Errorf("%d are left during the pause, want 1", n)
-		}
-		pass(5 * time.Second)
-		if n, old := e.Tracked(), time.Duration(old.Load()); n != 0 || old > maxInLine {
-			t.Errorf("%d are left; the judgement was %s old: want none, and at most %s", n, old, maxInLine)
-		}
-	})
-}
-
 // After an outage everything is judged live for a while. The objects that are let through to see
 // whether it is over do not wait for one another, and deletions go on.
 func TestJudgedProbesEndAnOutage(t *testing.T) {

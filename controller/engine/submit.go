@@ -120,7 +120,6 @@ func (e *Engine) nextOf(b *batch, now int64, r reading) (j *job, ok bool) {
 		o := b.objects[i]
 		kind := e.kinds[o.Kind]
 		queue := kind.queue
-		judging := e.judges(kind, &o)
 		switch {
 		case index.Nanos(o.Expiry) > now: // S1
 			b.objects = slices.Delete(b.objects, i, i+1)
@@ -130,7 +129,7 @@ func (e *Engine) nextOf(b *batch, now int64, r reading) (j *job, ok bool) {
 			b.objects = slices.Delete(b.objects, i, i+1)
 			e.turnDown(b, o, Held, ErrHeldByPause)
 			continue
-		case kind.held || !e.open(queue, r) || !e.room(queue, queue.partition(o.Namespace), judging):
+		case kind.held || !e.open(queue, r) || !e.free(&queue.partition(o.Namespace).share):
 			i++
 			continue
 		}
@@ -144,11 +143,15 @@ func (e *Engine) nextOf(b *batch, now int64, r reading) (j *job, ok bool) {
 			e.turnDown(b, o, Held, ErrPaused)
 			continue
 		}
-		e.depart(j, judging)
+		e.begin(j)
 		return j, true
 	}
 	return nil, true
 }
+
+// ErrNoSlot is the error of submitted objects that are Held because too much else was under way:
+// [Run.Judge] returns it.
+var ErrNoSlot = errors.New("no slot became free in time")
 
 // ErrPaused is the error of submitted objects that are Held because a breaker is open.
 var ErrPaused = errors.New("deletions of this kind or source are paused")

@@ -21,7 +21,6 @@ type place uint8
 
 const (
 	inDue place = iota // of its queue,
-	inLive
 	inBackfill
 	inClaimed
 	inChores // of the index: needs no request, and waits for none
@@ -37,8 +36,6 @@ func (x *Index) placeOf(e *Record) (where place) {
 		where = inClaimed
 	case e.Flags&FlagBackfill != 0:
 		where = inBackfill
-	case e.Flags&(FlagLive|FlagJudge) != 0:
-		where = inLive
 	}
 	if own := x.queueOf(e.Kind).own; len(own) > 0 && own[x.namespaces.get(e.ns)] != nil {
 		where |= inOwn
@@ -61,8 +58,6 @@ func (x *Index) heapOf(e *Record) *Heap {
 		return &p.Backfill
 	case inClaimed:
 		return &p.Claimed
-	case inLive:
-		return &p.Live
 	default:
 		return &p.Due
 	}
@@ -206,13 +201,12 @@ func (x *Index) Chores() *Heap { return &x.chores }
 // Heaps are the heaps in which the entries of a partition wait.
 type Heaps struct {
 	Due      Heap
-	Live     Heap // entries that are judged live before their request
 	Backfill Heap
 	Claimed  Heap // backfill that only an unproven stamp claims: yields to Backfill
 }
 
 // All are all heaps of a partition.
-func (p *Heaps) All() [4]*Heap { return [...]*Heap{&p.Due, &p.Live, &p.Backfill, &p.Claimed} }
+func (p *Heaps) All() [3]*Heap { return [...]*Heap{&p.Due, &p.Backfill, &p.Claimed} }
 
 // Queue holds the waiting entries of some kinds. Entries of slow namespaces wait apart from the
 // rest.

@@ -52,7 +52,6 @@ const (
 	FlagStuck       // terminating for too long, and reported
 	FlagUnanswered  // a DELETE got no answer and may have been carried out
 	FlagUpserted    // in flight, and a feed has upserted it meanwhile
-	FlagJudge       // waits for a slot to be judged live, without FlagLive
 )
 
 // propagations are the policies that an entry stores as a number. Any other policy is stored as
@@ -178,7 +177,7 @@ func (x *Index) Set(slot uint32, o *Entry) {
 		e.Phase = x.phaseID(o.Phase)
 	}
 	e.Expiry, e.epoch = Nanos(o.Expiry), o.Epoch
-	e.Flags &^= FlagLive | FlagJudge | FlagBackfill | FlagDryRun
+	e.Flags &^= FlagLive | FlagBackfill | FlagDryRun
 	if o.Live {
 		e.Flags |= FlagLive
 	}
