@@ -74,7 +74,7 @@ func stops(c *controller) (engine.Trigger, error) {
 
 // cleans is the action of cleanup policies: it deletes the object with the rights of their account.
 func cleans(*controller) (engine.Trigger, error) {
-	return engine.Trigger{Action: cleanup.Action{}, Deletes: true, Priority: action.Background}, nil
+	return engine.Trigger{Action: cleanup.Action{}, Deletes: true}, nil
 }
 
 // actions are the triggers that are switched on, as the engine takes them.

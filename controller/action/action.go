@@ -46,16 +46,6 @@ func (t *Type) GroupKind() schema.GroupKind {
 	return schema.GroupKind{Group: t.Resource.Group, Kind: t.Kind}
 }
 
-// Priority orders triggers that are due at the same time. The lowest number is served first.
-type Priority int8
-
-const (
-	// Normal is for everything that users expect on time.
-	Normal Priority = iota
-	// Background yields to all others. Submitted objects always have it.
-	Background
-)
-
 // Due is one object, in the state that was judged, with the settings of the attempt.
 type Due struct {
 	Type

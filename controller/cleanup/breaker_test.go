@@ -14,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 
-	"curfew.dev/curfew/controller/action"
 	"curfew.dev/curfew/controller/engine"
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/v1alpha1"
@@ -23,7 +22,7 @@ import (
 // withEngine has the process delete by a real engine, on real time, until it is stopped.
 func (c *Controller) withEngine(t *testing.T) (ctx context.Context, of *engine.Engine, stop func()) {
 	t.Helper()
-	of, err := engine.New(engine.Options{Triggers: []engine.Trigger{{Name: string(policy.TriggerCleanup), Action: Action{}, Deletes: true, Priority: action.Background}}, MaxConcurrency: 4, Log: c.options.Log})
+	of, err := engine.New(engine.Options{Triggers: []engine.Trigger{{Name: string(policy.TriggerCleanup), Action: Action{}, Deletes: true}}, MaxConcurrency: 4, Log: c.options.Log})
 	must(t, err)
 	c.options.Engine, c.options.Clock = of, clock.RealClock{}
 	ctx, cancel := context.WithCancel(t.Context())

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"curfew.dev/curfew/controller/engine/index"
+	"curfew.dev/curfew/controller/pace"
 	"curfew.dev/curfew/controller/pause"
 	"curfew.dev/curfew/policy"
 )
@@ -74,7 +75,6 @@ func (e *Engine) dispatch(ctx context.Context) time.Duration {
 	if e.summary.due(r.mono, summaryEvery) {
 		e.summarize(r)
 		e.closeIdle(r)
-		e.forgiveIdle(r)
 	}
 	if ok {
 		for {
@@ -101,6 +101,9 @@ func (e *Engine) next(now int64, r reading) *job {
 	if !e.passable(now, len(e.submitted) > 0) || !e.rulesConfirmed(now) {
 		return nil
 	}
+	if e.full() {
+		return nil
+	}
 	j := e.nextTracked(now, r)
 	if j == nil {
 		j = e.nextSubmitted(now, r)
@@ -115,12 +118,12 @@ func (e *Engine) next(now int64, r reading) *job {
 // requests that if anything is due, or soon will be, and no pause holds everything. The lock is
 // held.
 func (e *Engine) rulesConfirmed(now int64) bool {
-	if e.opts.Rules == nil || len(e.submitted) == 0 && !e.index.DueBy(now+int64(pause.Ahead)) {
+	if e.opts.Rules == nil || len(e.submitted) == 0 && !e.dueBy(now+int64(pause.Ahead)) {
 		return true
 	}
 	held := true
-	for _, q := range e.queues {
-		held = held && e.paused.view.HoldsAll(policy.Trigger(q.trigger.Name))
+	for _, t := range e.triggers {
+		held = held && e.paused.view.HoldsAll(policy.Trigger(t.Name))
 	}
 	if held {
 		return true
@@ -137,117 +140,72 @@ func (e *Engine) restOnRules(j *job) {
 	}
 }
 
+// dueBy reports whether an entry has to be looked at by an instant.
+func (e *entries) dueBy(at int64) bool {
+	next, found, due := e.index.NextWake()
+	return due || found && next <= at
+}
+
+// nextTracked returns the next job of a tracked object. Claimed backfill yields to proven backfill
+// that may begin: a forged stamp must not use up the rate of others.
 func (e *Engine) nextTracked(now int64, r reading) *job {
-	for {
-		of, ok := e.earliest(now, r)
-		if !ok {
-			return nil
-		}
-		slot, en := of.slot, e.index.At(of.slot)
-		if en.Expiry <= now {
-			e.overdue(slot)
-		} else {
-			en.Flags |= index.FlagLive // Woken before its expiry: judge it live before acting (S1).
-		}
-		kind := e.kinds[en.Kind]
-		object := e.index.Entry(slot)
-		if kind.held || e.onHold(&object) {
-			e.park(slot, now, !kind.held)
-			continue
-		}
-		j := &job{
-			object:     object,
-			kind:       kind.opts,
-			trigger:    kind.trigger,
-			queue:      of.queue,
-			attempt:    int(en.Attempts),
-			unanswered: en.Flags&index.FlagUnanswered != 0,
-		}
-		if j.trigger.Payload {
-			j.object.Payload = e.payloads.get(j.trigger, &j.object)
-		}
-		if !e.free(&of.queue.partition(j.object.Namespace).share) {
-			e.index.Move(slot) // Its namespace has a partition by now.
-			continue
-		}
-		admitted, wait, free := e.admit(j, r)
-		if !free {
-			return nil
-		}
-		if !admitted {
-			// Of the entries that wait for a breaker, the least tried ones come first: see
-			// breakers.
-			en.Flags |= index.FlagParked
-			back := time.Duration((float64(en.Attempts) + e.opts.jitter()) * float64(10*time.Millisecond))
-			e.enter(slot, index.Armed, now+int64(max(minRetry, wait)+back))
-			continue
-		}
-		en.Flags &^= index.FlagParked | index.FlagUpserted
-		e.rest(slot, index.InFlight)
-		e.begin(j)
-		return j
+	limited := func(limit *pace.Rate) bool { return limit.Wait(r.mono) > 0 && !e.opts.DryRun }
+	order := [...]index.Class{index.Deletions, index.Others, index.Backfill, index.Claimed}
+	if e.othersFirst = !e.othersFirst; e.othersFirst {
+		order[0], order[1] = order[1], order[0]
 	}
+	for _, class := range order {
+		if class != index.Others && limited(&e.all) || class >= index.Backfill && limited(&e.backfill) {
+			continue
+		}
+		for {
+			slot, ok := e.index.Next(class, now, e.room)
+			if !ok {
+				break
+			}
+			if j := e.jobOf(slot, now, r); j != nil {
+				return j
+			}
+		}
+	}
+	return nil
 }
 
-// earliest returns the first due entry of the partition with the best priority and the fewest
-// requests under way; of several such partitions it takes the one whose last turn was longest ago.
-// Claimed backfill (see heap claimed) yields to proven backfill that has room: a forged stamp must
-// not use up the rate of others, and a namespace whose webhook hangs must not stop them.
-func (e *Engine) earliest(now int64, r reading) (first candidate, found bool) {
-	x := e.index
-	full := e.all.Wait(r.mono) > 0 && !e.opts.DryRun
-	backfill := e.backfill.Wait(r.mono) == 0 || e.opts.DryRun
-	earlier := func(one, other *candidate) bool {
-		return one.before(other, func() bool { return x.Less(one.slot, other.slot) })
+// jobOf begins a job for a due entry. If something holds the entry, it waits and there is no job.
+func (e *Engine) jobOf(slot uint32, now int64, r reading) *job {
+	en := e.index.At(slot)
+	if en.Expiry <= now {
+		e.overdue(slot)
+	} else {
+		en.Flags |= index.FlagLive // Woken before its expiry: judge it live before acting (S1).
 	}
-	var claim candidate
-	claims, proven := false, false
-	for _, q := range e.queues {
-		if !e.open(q, r) || e.view.HoldsAll(policy.Trigger(q.trigger.Name)) {
-			continue
-		}
-		q.partitions(func(p *partition) {
-			if slot, some := p.Backfill.Top(); some && x.At(slot).Wake <= now && e.free(&p.share) {
-				proven = true
-			}
-			due := func(heaps ...*index.Heap) (candidate, bool) {
-				slot, ok := e.topOf(p, backfill, heaps...)
-				return candidate{q, p, slot}, ok && x.At(slot).Wake <= now && !(full && q.trigger.Deletes && x.At(slot).Flags&index.FlagDryRun == 0)
-			}
-			if one, ok := due(&p.Due, &p.Backfill); ok && (!found || earlier(&one, &first)) {
-				first, found = one, true
-			}
-			if p.Claimed.Len() == 0 {
-				return
-			}
-			if one, ok := due(&p.Claimed); ok && (!claims || earlier(&one, &claim)) {
-				claim, claims = one, true
-			}
-		})
+	kind := e.kinds[en.Kind]
+	j := &job{
+		object:     e.index.Entry(slot),
+		kind:       kind.opts,
+		trigger:    kind.trigger,
+		traffic:    kind.traffic,
+		attempt:    int(en.Attempts),
+		unanswered: en.Flags&index.FlagUnanswered != 0,
 	}
-	if claims && !proven && (!found || earlier(&claim, &first)) {
-		return claim, true
+	if kind.held || e.onHold(&j.object) {
+		e.park(slot, now, !kind.held)
+		return nil
 	}
-	return first, found
-}
-
-// topOf returns the entry that a partition would begin next from some of its heaps, if there is
-// room for it.
-func (e *Engine) topOf(p *partition, backfill bool, heaps ...*index.Heap) (first uint32, found bool) {
-	for _, h := range heaps {
-		slot, some := h.Top()
-		if !some || !e.free(&p.share) {
-			continue
-		}
-		backfilled := h == &p.Backfill || h == &p.Claimed
-		if backfilled && !backfill && e.index.At(slot).Flags&index.FlagDryRun == 0 {
-			continue
-		}
-		if !found || e.index.Less(slot, first) {
-			first, found = slot, true
-		}
+	if j.trigger.Payload {
+		j.object.Payload = e.payloads.get(j.trigger, &j.object)
 	}
-	return first, found
+	if admitted, wait, _ := e.admit(j, r); !admitted {
+		// Of the entries that wait for a breaker, the least tried ones come first: see breakers.
+		en.Flags |= index.FlagParked
+		back := time.Duration((float64(en.Attempts) + e.opts.jitter()) * float64(10*time.Millisecond))
+		e.enter(slot, index.Armed, now+int64(max(minRetry, wait)+back))
+		return nil
+	}
+	en.Flags &^= index.FlagParked | index.FlagUpserted
+	e.begin(j)
+	e.rest(slot, index.InFlight)
+	return j
 }
 
 // work carries out a job, and then other jobs while any is due.
@@ -263,7 +221,7 @@ func (e *Engine) work(ctx context.Context, j *job) {
 			if now, ok := e.checkClock(r); ok {
 				j = e.next(now, r)
 				switch {
-				case j != nil && e.inFlight < e.conc.Limit():
+				case j != nil && !e.full():
 					e.wakeUp() // the limit grew: there is room for one more worker
 				case j == nil && now+int64(e.sleepFor(now, r, true)) < e.sleeping:
 					// The dispatcher went to sleep while all slots were taken, so it has not seen
@@ -288,15 +246,13 @@ func (e *Engine) sleepFor(now int64, r reading, ok bool) time.Duration {
 	if !ok {
 		return max(wait, time.Millisecond)
 	}
-	for _, q := range e.queues {
-		sooner(q.pausedTo - r.mono)
+	if at, found, _ := e.index.NextWake(); found {
+		sooner(time.Duration(at - now))
+		sooner(time.Duration(at-now) - pause.Ahead)
 	}
-	e.index.EachHeap(func(h *index.Heap) {
-		if slot, some := h.Top(); some {
-			sooner(time.Duration(e.index.At(slot).Wake - now))
-			sooner(time.Duration(e.index.At(slot).Wake-now) - pause.Ahead)
-		}
-	})
+	if slot, some := e.index.Chores().Top(); some {
+		sooner(time.Duration(e.index.At(slot).Wake - now))
+	}
 	for _, b := range e.submitted {
 		sooner(b.pause.left(r))
 	}

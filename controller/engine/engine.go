@@ -28,6 +28,8 @@ type Engine struct {
 	metrics   *metrics
 	submitted []*batch
 	summary   summaries
+	// othersFirst alternates, so that neither class waits for the end of the other.
+	othersFirst bool
 }
 
 // New makes an engine that does nothing until Run.
@@ -96,9 +98,11 @@ func (e *Engine) RegisterKind(k KindOptions) (Kind, error) {
 	if len(e.kinds) > 65535 {
 		return 0, errors.New("engine: more than 65535 kinds are registered: restart the controller")
 	}
-	q := e.queueFor(&k, t)
-	e.kinds = append(e.kinds, &kindState{opts: &k, trigger: t, queue: q, enqueued: e.metrics.enqueued.WithLabelValues(t.Name, k.Resource.Group, k.Kind)})
-	e.index.AddKind(&q.waiting)
+	of := e.trafficOf(&k)
+	e.kinds = append(e.kinds, &kindState{
+		opts: &k, trigger: t, traffic: of, enqueued: e.metrics.enqueued.WithLabelValues(t.Name, k.Resource.Group, k.Kind),
+	})
+	e.index.AddKind(of.number, t.Deletes)
 	return Kind(len(e.kinds) - 1), nil
 }
 

@@ -29,7 +29,7 @@ type entries struct {
 type kindState struct {
 	opts     *KindOptions // never written to once it is here
 	trigger  *trigger
-	queue    *queue
+	traffic  *traffic
 	gen      uint8
 	enqueued prometheus.Counter // curfew_objects_enqueued_total
 	tracked  int

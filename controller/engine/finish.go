@@ -61,30 +61,22 @@ func (e *Engine) finish(j *job, res attemptResult, r reading, stopped bool) {
 }
 
 // heard ends a job and notes how quick its answer was. The lock is held.
-func (e *slots) heard(j *job, res *attemptResult, r reading) {
-	q := j.queue
-	e.end(j)
-	defer e.dissolve(q, j.object.Namespace)
-	long := r.mono-j.started >= slowAfter
-	if long {
-		e.took(j, r)
-	}
-	if res.reported == Throttled && res.Origin != action.FromAdmission {
+func (e *Engine) heard(j *job, res *attemptResult, r reading) {
+	switch {
+	case res.reported == Throttled && res.Origin != action.FromAdmission:
 		e.throttle(j, res, r)
-		return
+	case res.Code == 0 && res.Err != nil:
+		e.took(j, max(r.mono-j.started, slowAfter))
+	default:
+		if res.Code > 0 || res.Outcome == action.Done || res.Outcome == action.Again { // A live read alone proves nothing.
+			j.traffic.refused = 0
+			e.pauseOf(j).admitted(j.started)
+		}
+		if e.took(j, r.mono-j.started) {
+			j.traffic.quick, j.traffic.quickIn = r.mono, j.object.Namespace
+		}
 	}
-	if res.Code == 0 && res.Err != nil {
-		return
-	}
-	if res.Code > 0 || res.Outcome == action.Done || res.Outcome == action.Again { // A live read alone proves nothing.
-		q.refusals, q.own429, q.pausedTo = 0, false, 0
-		e.pauseOf(j).admitted(j.started)
-	}
-	if long {
-		return
-	}
-	e.took(j, r)
-	q.quick, q.quickOf = r.mono, j.object.Namespace
+	e.end(j)
 }
 
 // pauseOf is the wait that an answer of the API server to a job is about: the account of a run, or
@@ -96,36 +88,20 @@ func (e *slots) pauseOf(j *job) *retryAfter {
 	return &e.pause
 }
 
-// throttle handles a 429. If the API server itself is overloaded, everything pauses. Otherwise the
-// object waits (see finishEntry), and its queue as well once several different objects got a 429.
+// throttle handles a 429. If the API server itself is overloaded, everything pauses, but not for a
+// kind whose breaker shows that others are answered. The object waits in any case: see finishEntry.
 // The lock is held.
-func (e *slots) throttle(j *job, res *attemptResult, r reading) {
-	to := r.mono + min(maxPause, res.After)
-	if j.batch != nil {
-		// The answer is for the account of the run: a tenant can make the API server send it.
-		j.batch.pause.begin(r, max(minRetry, min(maxPause, res.After)))
-		return
-	}
-	q, general := j.queue, res.overloaded(j.kind)
-	q.own429 = q.own429 || !general
-	if general || j.attempt == 0 {
-		if q.refusals == 0 {
-			q.refused = r.mono
-		}
-		if q.refusals == 0 || j.started >= q.again {
-			q.refusals++
-			q.again = r.mono
-		}
-	}
+func (e *Engine) throttle(j *job, res *attemptResult, r reading) {
+	wait := min(maxPause, res.After)
 	switch {
-	case q.own429 && e.singled(q):
-		// It is a guess that the answer is about the kind: retry soon at first, with another
-		// object.
-		q.pausedTo = max(q.pausedTo, min(to, r.mono+minRetry<<min(q.refusals-maxRefused, 10)))
-	case e.singled(q):
-		q.pausedTo = max(q.pausedTo, to)
-	case general:
-		e.pause.begin(r, min(maxPause, res.After))
+	case j.batch != nil:
+		// The answer is for the account of the run: a tenant can make the API server send it.
+		j.batch.pause.begin(r, max(minRetry, wait))
+	case res.overloaded(j.kind) && !e.breakers.shut(scopeKind(j.object.Kind)):
+		e.pause.begin(r, wait)
+	}
+	if j.traffic.refused == 0 {
+		j.traffic.refused = r.mono
 	}
 }
 
@@ -135,7 +111,7 @@ func (e *Engine) observe(j *job, res *attemptResult, r reading) {
 	// server.
 	troubled := res.troubled(j.kind)
 	own := e.alone(j, r) || res.Code == 0 && e.unheard(j, r) || res.reported == Failed && e.breakers.shut(scopeKind(j.object.Kind)) ||
-		res.reported == Throttled && (!troubled || j.batch != nil || e.singled(j.queue))
+		res.reported == Throttled && (!troubled || j.batch != nil || e.breakers.shut(scopeKind(j.object.Kind)))
 	if !own && (res.Latency > 0 || troubled && res.Code > 0) {
 		e.conc.Observe(pace.Sample{At: r.mono, Latency: res.Latency, InFlight: e.inFlight + 1, Refused: troubled})
 	}
@@ -292,6 +268,9 @@ func (e *Engine) judgeScopes(j *job, res *attemptResult, now int64, r reading) {
 		fail(scopeSource(o), ReasonRefused)
 	case res.reported == Throttled:
 		success(scopeAll())
+		if j.batch == nil && (!res.overloaded(j.kind) || e.othersQuick(j.traffic, j.traffic.refused)) {
+			fail(scopeKind(o.Kind), ReasonServerErrors)
+		}
 	case res.reported == Failed && res.Code == 0 && e.unheard(j, r) && res.unread:
 		fail(scopeSource(o), ReasonNotJudged) // Other sources go on.
 	case res.reported == Failed && res.Code == 0 && e.unheard(j, r) && j.ofNamespace(r):

@@ -116,7 +116,7 @@ func TestFloor(t *testing.T) {
 						}
 					})
 				}
-				for e.Tracked() > 0 && time.Since(began) < 10*time.Minute {
+				for e.Tracked() > 0 && time.Since(began) < 15*time.Minute {
 					pass(time.Second)
 				}
 				s.mu.Lock()

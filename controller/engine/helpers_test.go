@@ -119,13 +119,13 @@ func uidOf(name string, i int) types.UID { return types.UID(fmt.Sprint(name, "-"
 func (e *Engine) Next() (time.Time, bool) {
 	e.mu.Lock()
 	defer e.unlock()
-	at := int64(math.MaxInt64)
-	found := false
-	e.index.EachHeap(func(h *index.Heap) {
-		if slot, ok := h.Top(); ok {
-			at, found = min(at, e.index.At(slot).Wake), true
+	at, found := int64(math.MaxInt64), false
+	for c := 0; e.index.Each(c, func(_ uint32, en *index.Record) {
+		if en.Waits() {
+			at, found = min(at, en.Wake), true
 		}
-	})
+	}); c++ {
+	}
 	if !found {
 		return time.Time{}, false
 	}

@@ -134,7 +134,7 @@ func (e *paused) passable(now int64, submitted bool) bool {
 	if e.opts.Pauses == nil {
 		return true
 	}
-	if !e.parked && !submitted && !e.index.DueBy(now+int64(pause.Ahead)) {
+	if !e.parked && !submitted && !e.dueBy(now+int64(pause.Ahead)) {
 		return true // There is nothing to hold.
 	}
 	e.opts.Pauses.Want()

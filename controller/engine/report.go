@@ -226,7 +226,7 @@ func (e *Engine) overdueNow() (count int, oldest time.Duration, limited map[stri
 		now = e.guard.best(r) // By a clock that is wrong nothing might be overdue.
 	}
 	unpermitted := e.breakers.openByClass()[classPermission] > 0
-	some := e.late > len(e.blocked) || e.index.DueBy(now)
+	some := e.late > len(e.blocked) || e.dueBy(now)
 	limited = map[string]int{}
 	for _, b := range e.submitted {
 		for _, o := range b.objects {

@@ -4,231 +4,180 @@ import (
 	"slices"
 	"time"
 
+	"curfew.dev/curfew/controller/engine/index"
 	"curfew.dev/curfew/controller/pace"
 )
 
 // slots limit how many jobs are under way, and share them out. A job holds one slot from its live
-// judgement to the answer to its request.
+// judgement to the answer to its request. A request may take long for reasons of its namespace or
+// its resource alone: a webhook that hangs, an aggregated API that is down. Others must not wait
+// for it. Therefore
+//
+//   - the resources of a namespace, and the cluster-scoped resources, are groups that take turns.
+//     While another group waits, a group has at most a quarter of the slots. A job counts for its
+//     group until it ends, with or without a slot,
+//   - a job that has been under way for slowAfter gives its slot back,
+//   - a group with a job of over stuckAfter is slow: it has one job at a time, which takes no slot,
+//     until one is quick again. Slow groups together have a quarter of Options.MaxConcurrency.
+//
+// A 429 of the API server itself pauses everything but one request a second: see retryAfter. A
+// resource that gets it again and again, while others do not, is left to its breaker, and so is a
+// resource whose own API answers 429.
 type slots struct {
 	*entries
-	queues   []*queue
 	conc     *pace.Concurrency
 	inFlight int    // jobs with a slot
-	apart    int    // jobs without a slot, because they are slow: see partition
-	underway []*job // jobs that take a slot, in the order of their start; some have ended
-	turns    uint64 // jobs so far
-	// stuckShares counts shares with flag stuck.
-	stuckShares int
-	pause       retryAfter // the API server itself refuses
+	apart    int    // jobs without a slot
+	slow     int    // jobs of slow groups
+	recent   []*job // under way for less than slowAfter, in the order of their start; some have ended
+	long     []*job // the same, for longer than that
+	traffic  []*traffic
+	pause    retryAfter // the API server itself refuses
 }
 
 const (
 	// slowAfter is far longer than a busy API server takes, and no longer than the second by which
 	// any deletion may be late.
 	slowAfter = time.Second
-	// waryAfter replaces slowAfter while a share is stuck: others may hang as well, and each would
-	// delay all deletions by a second. A share that is slow by mistake still makes progress.
-	waryAfter = slowAfter / 10
-	// maxSlow bounds the jobs of a slow share, and maxSlowAll the jobs of all slow shares; never
-	// more than half of Options.MaxConcurrency. Jobs that began before the share was slow may
-	// exceed it.
-	maxSlow    = 16
-	maxSlowAll = 64
+	// stuckAfter is longer than an overloaded API server takes.
+	stuckAfter = 5 * time.Second
+	// minShare is how many jobs a group may have, however few slots there are.
+	minShare = 4
 )
 
-// queueFor finds the queue of a resource and a trigger, or makes one. The lock is held.
-func (e *slots) queueFor(o *KindOptions, t *trigger) *queue {
-	i := slices.IndexFunc(e.queues, func(q *queue) bool { return q.of == o.Resource && q.trigger == t })
-	if i >= 0 {
-		return e.queues[i]
+// trafficOf finds the traffic of a resource, or adds it. The lock is held.
+func (e *slots) trafficOf(o *KindOptions) *traffic {
+	i := slices.IndexFunc(e.traffic, func(t *traffic) bool { return t.of == o.Resource })
+	if i < 0 {
+		i = len(e.traffic)
+		e.traffic = append(e.traffic, &traffic{of: o.Resource, number: uint16(i)})
 	}
-	q := &queue{of: o.Resource, trigger: t}
-	q.rest.Heaps = &q.waiting.Rest
-	e.queues = append(e.queues, q)
-	return q
+	return e.traffic[i]
 }
 
-// open reports whether a queue may send anything now.
-func (e *slots) open(q *queue, r reading) bool {
-	return r.mono >= q.pausedTo && (q.underway == 0 || !e.singled(q))
+// full reports whether no job may begin. The lock is held.
+func (e *slots) full() bool { return e.inFlight >= e.conc.Limit() }
+
+// room says whether a group may begin one more job while there are slots. The lock is held.
+func (e *slots) room(g *index.Group) index.Room {
+	switch {
+	case g == nil:
+		return index.Free
+	case g.Slow && (g.InFlight > 0 || e.slow >= e.maxSlow()), g.InFlight >= e.conc.Limit():
+		return index.None
+	case !g.Slow && g.InFlight >= max(minShare, e.conc.Limit()/4):
+		return index.Full
+	default:
+		return index.Free
+	}
 }
+
+// maxSlow bounds the jobs of all slow groups.
+func (e *slots) maxSlow() int { return max(1, e.opts.MaxConcurrency/4) }
 
 // begin notes that a job is under way. The lock is held.
 func (e *slots) begin(j *job) {
-	j.queue.underway++
-	e.turns++
-	j.share = &j.queue.partition(j.object.Namespace).share
-	j.share.turn = e.turns
-	j.share.inFlight++
-	if j.apart = j.share.slow; j.apart {
-		j.share.apart++
+	j.group = e.index.Group(j.object.Kind, j.object.Namespace)
+	j.group.InFlight++
+	if j.slow = j.group.Slow; j.slow {
+		j.apart = true
 		e.apart++
+		e.slow++
 		return
 	}
 	e.inFlight++
-	e.underway = append(e.underway, j)
+	e.recent = append(e.recent, j)
 }
 
 // end notes that a job has ended. The lock is held.
 func (e *slots) end(j *job) {
-	j.queue.underway--
 	j.over = true
-	j.share.inFlight--
+	j.group.InFlight--
+	if j.slow {
+		e.slow--
+	}
 	if j.apart {
-		j.share.apart--
 		e.apart--
-		return
+	} else {
+		e.inFlight--
 	}
-	e.inFlight--
-}
-
-// free reports whether one more job of a share may begin. The lock is held.
-func (e *slots) free(s *share) bool {
-	if !s.slow {
-		return e.inFlight < e.conc.Limit()
-	}
-	most := max(1, min(maxSlowAll, e.opts.MaxConcurrency/2))
-	// Shares without a job under way come first: however many hang, a share that has recovered is
-	// found soon.
-	return e.apart < most && (s.inFlight == 0 || s.inFlight < maxSlow && e.apart < max(1, most*3/4))
+	e.index.Return(j.group, j.slow)
 }
 
 // setApart takes the slots of jobs that have been under way for too long. The lock is held.
 func (e *slots) setApart(r reading) {
-	for len(e.underway) > 0 {
-		j := e.underway[0]
-		if !j.over {
-			if r.mono-j.started < e.patience() {
-				return
-			}
-			e.setApartOne(j, r)
+	e.recent = older(e.recent, r.mono-slowAfter, func(j *job) {
+		j.apart = true
+		e.inFlight--
+		e.apart++
+		e.long = append(e.long, j)
+	})
+	e.long = older(e.long, r.mono-stuckAfter, func(j *job) { e.slowDown(j) })
+}
+
+// older passes the jobs that are under way and began before an instant to f, and returns the rest.
+func older(jobs []*job, began time.Duration, f func(*job)) []*job {
+	for len(jobs) > 0 && (jobs[0].over || jobs[0].started <= began) {
+		if !jobs[0].over {
+			f(jobs[0])
 		}
-		e.underway[0] = nil
-		e.underway = e.underway[1:]
+		jobs[0] = nil
+		jobs = jobs[1:]
 	}
+	return jobs
 }
 
-// setApartOne takes the slot of a job. Other jobs of its namespace get none until they are quick
-// again. The lock is held.
-func (e *slots) setApartOne(j *job, r reading) {
-	j.apart = true
-	e.inFlight--
-	e.apart++
-	j.share.inFlight--
-	e.separate(j)
-	j.share = &j.queue.partition(j.object.Namespace).share
-	j.share.inFlight++
-	j.share.apart++
-	e.slow(j.share, j, r.mono-j.started >= slowAfter, r)
-}
-
-// slow notes that a job of a share takes long. The lock is held.
-func (e *slots) slow(s *share, j *job, stuck bool, r reading) {
-	if stuck && !s.stuck {
-		s.stuck = true
-		e.stuckShares++
-		e.note(func() {
-			e.opts.Log.Info("requests take long: others do not wait for them", "kind", j.kind.Kind, "namespace", j.object.Namespace,
-				"longerThan", slowAfter.String())
-		})
-	}
-	s.slow, s.since, s.good = true, r.mono, 0
-}
-
-// took notes how long a job took. The lock is held.
-func (e *slots) took(j *job, r reading) {
-	switch {
-	case r.mono-j.started < slowAfter:
-		e.quick(j.share, j)
-	case j.apart:
-		e.slow(j.share, j, true, r)
-	}
-}
-
-// quick notes a quick answer for a share. A slow share needs maxSlow of them in a row, since one
-// answer proves little while others hang. The lock is held.
-func (e *slots) quick(s *share, j *job) {
-	if s.good++; !s.slow || s.apart > 0 || s.good < maxSlow {
+// slowDown notes that a job of a group takes very long. The lock is held.
+func (e *slots) slowDown(j *job) {
+	if j.group.Slow {
 		return
 	}
-	if s.stuck {
+	j.group.Slow = true
+	e.note(func() {
+		e.opts.Log.Info("requests take long: others do not wait for them", "kind", j.kind.Kind, "namespace", j.object.Namespace,
+			"longerThan", stuckAfter.String())
+	})
+}
+
+// took notes how long a job took, and reports whether it was quick. The lock is held.
+func (e *slots) took(j *job, took time.Duration) (quick bool) {
+	switch {
+	case took >= stuckAfter:
+		e.slowDown(j)
+	case took < slowAfter && j.group.Slow:
+		j.group.Slow = false
 		e.note(func() {
 			e.opts.Log.Info("requests are answered quickly again", "kind", j.kind.Kind, "namespace", j.object.Namespace)
 		})
 	}
-	e.forgive(s)
-}
-
-// forgive ends the slow state of a share. The lock is held.
-func (e *slots) forgive(s *share) {
-	if s.stuck {
-		e.stuckShares--
-	}
-	s.slow, s.stuck = false, false
-}
-
-// forgiveIdle does so for shares that have been idle for long. The lock is held.
-func (e *slots) forgiveIdle(r reading) {
-	idle := func(s *share) bool { return s.slow && s.inFlight == 0 && r.mono-s.since >= remembered }
-	for _, q := range e.queues {
-		q.partitions(func(p *partition) {
-			if idle(&p.share) && p.empty() {
-				e.forgive(&p.share)
-			}
-			e.dissolve(q, p.namespace)
-		})
-	}
-}
-
-// separate gives a job's namespace a partition of its own, if there may be one more. Waiting
-// entries of the namespace move there when they reach the top of their heap. The lock is held.
-func (e *slots) separate(j *job) {
-	q, namespace := j.queue, j.object.Namespace
-	if q.own[namespace] == nil && len(q.own) < maxPartitions {
-		if q.own == nil {
-			q.own = map[string]*partition{}
-		}
-		q.own[namespace] = &partition{namespace: namespace, Heaps: q.waiting.Separate(namespace)}
-	}
-}
-
-// dissolve drops the partition of a namespace that is no longer slow and is empty. The lock is
-// held.
-func (e *slots) dissolve(q *queue, namespace string) {
-	if own := q.own[namespace]; own != nil && !own.slow && own.empty() {
-		delete(q.own, namespace)
-		q.waiting.Dissolve(namespace)
-	}
-}
-
-// patience is how long a job may keep its slot.
-func (e *slots) patience() time.Duration {
-	if e.stuckShares > 0 {
-		return waryAfter
-	}
-	return slowAfter
+	return took < slowAfter
 }
 
 // untilApart returns how long until setApart has to be called, or 0 if nothing is under way.
 func (e *slots) untilApart(r reading) time.Duration {
-	for _, j := range e.underway {
+	for _, j := range e.recent {
 		if !j.over {
-			return max(time.Millisecond, j.started+e.patience()-r.mono)
+			return max(time.Millisecond, j.started+slowAfter-r.mono)
+		}
+	}
+	for _, j := range e.long {
+		if !j.over {
+			return max(time.Millisecond, j.started+stuckAfter-r.mono)
 		}
 	}
 	return 0
 }
 
-// singled reports whether only this queue gets 429. The lock is held.
-func (e *slots) singled(q *queue) bool {
-	return q.refusals >= maxRefused &&
-		(q.own429 || slices.ContainsFunc(e.queues, func(other *queue) bool { return other != q && other.quick > q.refused }))
+// othersQuick reports whether requests for other resources were answered quickly since an instant.
+// The lock is held.
+func (e *slots) othersQuick(own *traffic, since time.Duration) bool {
+	return slices.ContainsFunc(e.traffic, func(t *traffic) bool { return t != own && t.quick > since })
 }
 
-// alone reports whether a job took long because of its kind or its namespace: requests of other
-// queues were answered quickly meanwhile. The lock is held.
+// alone reports whether a job took long because of its resource or its namespace: other requests
+// were answered quickly meanwhile. The lock is held.
 func (e *slots) alone(j *job, r reading) bool {
-	return r.mono-j.started >= slowAfter && slices.ContainsFunc(e.queues, func(q *queue) bool { return q.quick > j.started })
+	return r.mono-j.started >= slowAfter && e.othersQuick(nil, j.started)
 }
 
 // unheard reports whether a job got no answer while the API server answered others. The lock is

@@ -119,7 +119,6 @@ func (e *Engine) nextOf(b *batch, now int64, r reading) (j *job, ok bool) {
 	for i := 0; i < len(b.objects); {
 		o := b.objects[i]
 		kind := e.kinds[o.Kind]
-		queue := kind.queue
 		switch {
 		case index.Nanos(o.Expiry) > now: // S1
 			b.objects = slices.Delete(b.objects, i, i+1)
@@ -129,11 +128,12 @@ func (e *Engine) nextOf(b *batch, now int64, r reading) (j *job, ok bool) {
 			b.objects = slices.Delete(b.objects, i, i+1)
 			e.turnDown(b, o, Held, ErrHeldByPause)
 			continue
-		case kind.held || !e.open(queue, r) || !e.free(&queue.partition(o.Namespace).share):
+		}
+		if kind.held || e.room(e.index.Lookup(o.Kind, o.Namespace)) != index.Free {
 			i++
 			continue
 		}
-		j := &job{object: o, kind: kind.opts, trigger: kind.trigger, queue: queue, batch: b}
+		j := &job{object: o, kind: kind.opts, trigger: kind.trigger, traffic: kind.traffic, batch: b}
 		admitted, _, free := e.admit(j, r)
 		if !free {
 			return nil, false // The batch keeps its place.

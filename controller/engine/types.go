@@ -154,8 +154,6 @@ type Trigger struct {
 	Deletes bool
 	// Payload says that the action needs Entry.Payload.
 	Payload bool
-	// Priority is Normal, or Background for a trigger that yields to others.
-	Priority action.Priority
 }
 
 // StuckObject is an object that has been terminating for longer than Options.StuckAfter.

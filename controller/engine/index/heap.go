@@ -16,90 +16,15 @@ func (x *Index) Less(a, b uint32) bool {
 	return ea.Expiry < eb.Expiry
 }
 
-// place names the heap that an entry is in, or belongs into.
-type place uint8
-
-const (
-	inDue place = iota // of its queue,
-	inBackfill
-	inClaimed
-	inChores // of the index: needs no request, and waits for none
-	// inOwn is added if the entry is in the partition of its namespace.
-	inOwn place = 1 << 7
-)
-
-func (x *Index) placeOf(e *Record) (where place) {
-	switch {
-	case e.State == Tombstone || e.State == Terminating:
-		return inChores
-	case e.Flags&FlagBackfill != 0 && SourceClass(x.sources.get(e.source)) == ClassObject:
-		where = inClaimed
-	case e.Flags&FlagBackfill != 0:
-		where = inBackfill
-	}
-	if own := x.queueOf(e.Kind).own; len(own) > 0 && own[x.namespaces.get(e.ns)] != nil {
-		where |= inOwn
-	}
-	return where
-}
-
-// heapOf is the heap that an entry is in.
-func (x *Index) heapOf(e *Record) *Heap {
-	if e.place == inChores {
-		return &x.chores
-	}
-	of := x.queueOf(e.Kind)
-	p := &of.Rest
-	if e.place&inOwn != 0 {
-		p = of.own[x.namespaces.get(e.ns)]
-	}
-	switch e.place &^ inOwn {
-	case inBackfill:
-		return &p.Backfill
-	case inClaimed:
-		return &p.Claimed
-	default:
-		return &p.Due
-	}
-}
-
-// EachHeap calls f for all heaps.
-func (x *Index) EachHeap(f func(*Heap)) {
-	f(&x.chores)
-	x.eachWaiting(f)
-}
-
-// eachWaiting calls f for the heaps of entries that wait for their action.
-func (x *Index) eachWaiting(f func(*Heap)) {
-	for _, q := range x.queues {
-		for _, h := range q.Rest.All() {
-			f(h)
-		}
-		for _, own := range q.own {
-			for _, h := range own.All() {
-				f(h)
-			}
-		}
-	}
-}
-
-// DueBy reports whether an entry that waits for its action has to be looked at by an instant.
-func (x *Index) DueBy(at int64) (found bool) {
-	x.eachWaiting(func(h *Heap) {
-		slot, some := h.Top()
-		found = found || some && x.At(slot).Wake <= at
-	})
-	return found
-}
-
 // push puts an entry that is in no heap into the heap where it belongs.
 func (x *Index) push(slot uint32) {
 	e := x.At(slot)
-	e.place = x.placeOf(e)
-	h := x.heapOf(e)
+	e.class = x.classOf(e)
+	h, g := x.heapOf(e)
 	h.slots = append(h.slots, slot)
 	e.pos = int32(len(h.slots) - 1)
 	x.up(h, int(e.pos))
+	x.changed(g, e.class)
 }
 
 // Pull takes an entry out of the heap it is in, if any.
@@ -108,7 +33,7 @@ func (x *Index) Pull(slot uint32) {
 	if e.pos < 0 {
 		return
 	}
-	h := x.heapOf(e)
+	h, g := x.heapOf(e)
 	i := int(e.pos)
 	last := len(h.slots) - 1
 	moved := h.slots[last]
@@ -124,20 +49,22 @@ func (x *Index) Pull(slot uint32) {
 	if c := cap(h.slots); c > 4096 && len(h.slots) < c/4 {
 		h.slots = append(make([]uint32, 0, c/2), h.slots...)
 	}
+	x.changed(g, e.class)
 }
 
 // Move puts an entry where it belongs by its state and its wake time.
 func (x *Index) Move(slot uint32) {
 	e := x.At(slot)
-	if e.pos < 0 || e.place != x.placeOf(e) {
+	if e.pos < 0 || e.class != x.classOf(e) {
 		x.Pull(slot)
 		x.push(slot)
 		return
 	}
-	h := x.heapOf(e)
+	h, g := x.heapOf(e)
 	if i := int(e.pos); !x.up(h, i) {
 		x.down(h, i)
 	}
+	x.changed(g, e.class)
 }
 
 func (x *Index) up(h *Heap, i int) bool {
@@ -192,38 +119,5 @@ func (h *Heap) Top() (uint32, bool) {
 	return h.slots[0], true
 }
 
-// Len is the number of entries in the heap.
-func (h *Heap) Len() int { return len(h.slots) }
-
 // Chores is the heap of tombstones and terminating objects.
 func (x *Index) Chores() *Heap { return &x.chores }
-
-// Heaps are the heaps in which the entries of a partition wait.
-type Heaps struct {
-	Due      Heap
-	Backfill Heap
-	Claimed  Heap // backfill that only an unproven stamp claims: yields to Backfill
-}
-
-// All are all heaps of a partition.
-func (p *Heaps) All() [3]*Heap { return [...]*Heap{&p.Due, &p.Backfill, &p.Claimed} }
-
-// Queue holds the waiting entries of some kinds. Entries of slow namespaces wait apart from the
-// rest.
-type Queue struct {
-	Rest Heaps
-	own  map[string]*Heaps
-}
-
-// Separate gives a namespace heaps of its own. Its waiting entries go there when they move.
-func (q *Queue) Separate(namespace string) *Heaps {
-	if q.own == nil {
-		q.own = map[string]*Heaps{}
-	}
-	own := &Heaps{}
-	q.own[namespace] = own
-	return own
-}
-
-// Dissolve drops the heaps of a namespace, which must be empty.
-func (q *Queue) Dissolve(namespace string) { delete(q.own, namespace) }

@@ -32,7 +32,7 @@ type Record struct {
 	Trigger  uint8 // of its kind
 	Phase    uint8
 	Gen      uint8 // relist generation of the kind when it was last seen
-	place    place // which heap it is in
+	class    Class // of the heap that it is in
 
 	propagation uint8 // in propagations
 }
@@ -86,9 +86,10 @@ type Index struct {
 	chunks []*chunk // nil: given back
 	roomy  []uint64 // bitmap of chunks that are nil or have room; the lowest is filled first, so that high ones drain
 	table  table
-	queues []*Queue
-	chores Heap     // tombstones, and what terminates: they wait behind no deletion
-	of     []*Queue // by Kind
+	groups map[groupKey]*Group
+	turns  [classes]turns
+	chores Heap   // tombstones, and what terminates: they wait behind no deletion
+	kinds  []kind // by Kind
 
 	namespaces *interner
 	sources    *interner
@@ -102,31 +103,38 @@ type Index struct {
 	size int // entries in use, tombstones included
 }
 
+// kind is what the index knows of a kind.
+type kind struct {
+	resource uint16
+	deletes  bool
+}
+
 func New() *Index {
-	return &Index{
+	x := &Index{
 		// #nosec G404 -- the runtime's generator is good enough for the seed of a hash.
 		table:      table{seed: rand.Uint64()},
-		of:         []*Queue{nil},
+		groups:     map[groupKey]*Group{},
+		kinds:      []kind{{}},
 		namespaces: newInterner(),
 		sources:    newInterner(),
 		phases:     []string{""},
 		oddUIDs:    map[uint32]types.UID{},
 		oddRVs:     map[uint32]string{},
 	}
+	for c := range x.turns {
+		x.turns[c].index, x.turns[c].class = x, Class(c)
+	}
+	return x
 }
 
-// AddKind lets entries of the next kind wait in a queue, which kinds may share.
-func (x *Index) AddKind(q *Queue) {
-	x.of = append(x.of, q)
-	if !slices.Contains(x.queues, q) {
-		x.queues = append(x.queues, q)
-	}
+// AddKind adds the next kind: the number of its resource, which several kinds may share, and
+// whether its action is a deletion.
+func (x *Index) AddKind(resource uint16, deletes bool) {
+	x.kinds = append(x.kinds, kind{resource, deletes})
 }
 
 // Len is the number of entries, tombstones included.
 func (x *Index) Len() int { return x.size }
-
-func (x *Index) queueOf(kind Kind) *Queue { return x.of[kind] }
 
 // At is the entry in a slot. It is valid until the entry is released.
 func (x *Index) At(slot uint32) *Record { return &x.chunks[slot/chunkSize].entries[slot%chunkSize] }
@@ -157,7 +165,7 @@ func (x *Index) All(uid types.UID) (slots []uint32) {
 // Set writes a judged object into its entry. It does not touch state, wake and attempts.
 func (x *Index) Set(slot uint32, o *Entry) {
 	e := x.At(slot)
-	if waits := e.pos >= 0 && (x.queueOf(e.Kind) != x.queueOf(o.Kind) || x.namespaces.get(e.ns) != o.Namespace); waits {
+	if waits := e.pos >= 0 && (x.kinds[e.Kind] != x.kinds[o.Kind] || x.namespaces.get(e.ns) != o.Namespace); waits {
 		x.Pull(slot)
 		defer x.push(slot)
 	}

@@ -1,9 +1,11 @@
 package index
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -27,10 +29,9 @@ func TestIndex(t *testing.T) {
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		x := New()
-		one, two := &Queue{}, &Queue{}
-		for _, q := range []*Queue{one, two, one} {
-			x.AddKind(q)
-		}
+		x.AddKind(1, true)
+		x.AddKind(2, true)
+		x.AddKind(1, false)
 		model := map[triggered]Entry{}
 		wakes := map[triggered]int64{}
 		key := rapid.Custom(func(t *rapid.T) triggered {
@@ -103,15 +104,67 @@ func TestIndex(t *testing.T) {
 						x.size, len(model), len(x.namespaces.ids), len(namespaces)-1, len(x.oddRVs), odd)
 				}
 				inHeaps := 0
-				x.EachHeap(func(h *Heap) {
+				check := func(h *Heap) {
 					inHeaps += len(h.slots)
 					top, ok := h.Top()
 					if ok && slices.ContainsFunc(h.slots, func(slot uint32) bool { return x.Less(slot, top) }) {
 						t.Fatal("an entry is due before the top of its heap")
 					}
-				})
+				}
+				check(&x.chores)
+				for _, g := range x.groups {
+					before := inHeaps
+					for c := range g.heaps {
+						check(&g.heaps[c])
+						if p := &g.places[c]; (p.later || p.list != nil) != (len(g.heaps[c].slots) > 0) || p.later && p.list != nil {
+							t.Fatalf("a group with %d entries of class %d waits at %+v", len(g.heaps[c].slots), c, p)
+						}
+					}
+					if inHeaps == before && g.InFlight == 0 {
+						t.Fatalf("group %v has no entries", g.key)
+					}
+				}
 				if inHeaps != len(wakes) {
 					t.Fatalf("%d entries in heaps, want %d", inHeaps, len(wakes))
+				}
+			},
+			"next": func(t *rapid.T) {
+				c, now := Class(rapid.IntRange(0, int(classes)-1).Draw(t, "class")), int64(rapid.IntRange(0, 20).Draw(t, "now"))*1e9
+				due := map[*Group]bool{}
+				for _, g := range x.groups {
+					if slot, ok := g.heaps[c].Top(); ok && x.At(slot).Wake <= now {
+						due[g] = g.InFlight < 2
+					}
+				}
+				slot, found := x.Next(c, now, func(g *Group) Room {
+					if !due[g] {
+						return None
+					}
+					return rapid.SampledFrom([]Room{Free, Full}).Draw(t, "room")
+				})
+				if !found {
+					for g, free := range due {
+						if free && g.places[c].list != &x.turns[c].none {
+							t.Fatalf("group %v is due and has no turn", g.key)
+						}
+					}
+					return
+				}
+				e := x.At(slot)
+				if g := x.Lookup(e.Kind, x.namespaces.get(e.ns)); !due[g] || e.Wake > now || e.class != c {
+					t.Fatalf("%+v is not due at %d, or its group has no room", e, now)
+				}
+				if g := x.Group(e.Kind, x.namespaces.get(e.ns)); rapid.Bool().Draw(t, "a job begins") {
+					g.InFlight++
+				}
+			},
+			"a job ends": func(t *rapid.T) {
+				for _, g := range x.groups {
+					if g.InFlight > 0 {
+						g.InFlight--
+						x.Return(g, rapid.Bool().Draw(t, "slow"))
+						return
+					}
 				}
 			},
 		})
@@ -119,7 +172,11 @@ func TestIndex(t *testing.T) {
 			slot, _ := x.Find(at.uid, at.trigger)
 			x.Release(slot)
 		}
-		if x.size != 0 || len(x.oddUIDs) != 0 || len(x.oddRVs) != 0 || len(x.namespaces.ids) != 0 || len(x.sources.ids) != 0 {
+		for _, g := range x.groups {
+			g.InFlight = 0
+			x.Return(g, false)
+		}
+		if x.size != 0 || len(x.groups) != 0 || len(x.oddUIDs) != 0 || len(x.oddRVs) != 0 || len(x.namespaces.ids) != 0 || len(x.sources.ids) != 0 {
 			t.Fatalf("an empty index holds on to something: %+v", x)
 		}
 	})
@@ -129,6 +186,66 @@ func TestIndex(t *testing.T) {
 type triggered struct {
 	uid     types.UID
 	trigger uint8
+}
+
+// Namespaces take turns. One that has its share gets more only while no other can begin a job. A
+// slow one waits until a job of its own, or of another slow one, has ended.
+func TestTurns(t *testing.T) {
+	x := New()
+	x.AddKind(1, true)
+	for i, namespace := range []string{"many", "many", "many", "many", "many", "many", "few", "few", "slow", "slow", "slower"} {
+		slot := x.Add(types.UID(fmt.Sprint(i)), 0)
+		x.Set(slot, &Entry{Kind: 1, Namespace: namespace, Name: "x", UID: types.UID(fmt.Sprint(i)), Expiry: time.Unix(int64(i), 0)})
+		x.At(slot).Wake = x.At(slot).Expiry
+		x.Move(slot)
+	}
+	slow := 0
+	room := func(g *Group) Room {
+		switch {
+		case strings.HasPrefix(g.key.namespace, "slow") && slow > 0:
+			return None
+		case g.InFlight >= 2:
+			return Full
+		}
+		return Free
+	}
+	next := func(now int64) string {
+		slot, ok := x.Next(Deletions, now*1e9, room)
+		if !ok {
+			return ""
+		}
+		namespace := x.namespaces.get(x.At(slot).ns)
+		if x.Group(1, namespace).InFlight++; strings.HasPrefix(namespace, "slow") {
+			slow++
+		}
+		x.Pull(slot)
+		return namespace
+	}
+	end := func(namespace string) {
+		g := x.Group(1, namespace)
+		isSlow := strings.HasPrefix(namespace, "slow")
+		if g.InFlight--; isSlow {
+			slow--
+		}
+		x.Return(g, isSlow)
+	}
+	var got []string
+	for range 4 {
+		got = append(got, next(0))
+	}
+	for range 8 {
+		got = append(got, next(100))
+	}
+	want := []string{"many", "", "", "", "many", "few", "slow", "few", "many", "many", "many", "many"}
+	if !slices.Equal(got, want) {
+		t.Errorf("turns %q\nwant  %q", got, want)
+	}
+	end("slow")
+	got = []string{next(100), next(100)}
+	end(cmp.Or(got[0], "slow"))
+	if got = append(got, next(100), next(100)); got[0] == got[2] || got[1] != "" || got[3] != "" || got[0] == "" || got[2] == "" {
+		t.Errorf("slow groups: %q, want each once and one at a time", got)
+	}
 }
 
 func TestNanos(t *testing.T) {

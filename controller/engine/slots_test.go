@@ -157,7 +157,7 @@ func TestSlowNamespaces(t *testing.T) {
 		first      time.Duration // how late others may be in the first half minute
 	}{
 		"one takes 9 s":  {1, slowly(9*time.Second, http.StatusOK), 1100 * time.Millisecond},
-		"twenty hang":    {20, hang, 4 * time.Second},
+		"twenty hang":    {20, hang, 5 * time.Second},
 		"cluster-scoped": {0, hang, 1100 * time.Millisecond},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -182,8 +182,8 @@ func TestSlowNamespaces(t *testing.T) {
 				if n, most := s.worst(); n < 1200 || most > 20*time.Millisecond {
 					t.Errorf("%d others were deleted in 20 minutes, up to %s late: want 1200, and at most 20ms", n, most)
 				}
-				if underway := s.peak(); underway > maxSlowAll {
-					t.Errorf("%d of the slow were under way at once, want at most %d", underway, maxSlowAll)
+				if underway := s.peak(); underway > DefaultMaxConcurrency/4 {
+					t.Errorf("%d of the slow were under way at once, want at most %d", underway, DefaultMaxConcurrency/4)
 				}
 				if slices.ContainsFunc(s.breakers, func(event string) bool { return pausesAll.MatchString(event) }) {
 					t.Errorf("all of a kind waits for some namespaces: %q", s.breakers)
@@ -226,8 +226,12 @@ func slowJudgements(t *testing.T, most int) {
 			track("Widget", "ci", 1, start.Add(time.Duration(i)*time.Second+500*time.Millisecond))
 		}
 		pass(time.Until(start) + 10*time.Second)
-		if n, most := s.worst(); n != 10 || most > 1100*time.Millisecond {
-			t.Errorf("%d others were deleted in 10 s, up to %s late: want 10, and at most 1.1s", n, most)
+		first := 1100 * time.Millisecond
+		if most == 1 {
+			first += slowAfter // The slow one may have the slot twice.
+		}
+		if n, late := s.worst(); n != 10 || late > first {
+			t.Errorf("%d others were deleted in 10 s, up to %s late: want 10, and at most %s", n, late, first)
 		}
 		s.peak()
 		pass(110 * time.Second)
@@ -236,6 +240,23 @@ func slowJudgements(t *testing.T, most int) {
 		}
 		if n := s.peak(); n > 64 {
 			t.Errorf("%d of the slow were judged at once", n)
+		}
+	})
+}
+
+// A tenant has thousands of objects due at one instant, and few may be deleted in a minute. Others
+// wait for the next minute, and not for the end of them.
+func TestNamespacesTakeTurns(t *testing.T) {
+	s := &tenants{slow: func(r Request) bool { return r.Namespace == "tenant" }, answers: slowly(5*time.Millisecond, http.StatusOK)}
+	among(t, Options{MaxDeletionsPerMinute: 60}, s, func(_ *Engine, track track) {
+		start := soon()
+		track("Widget", "tenant", 3000, start)
+		for i := range 10 {
+			track("Widget", "ci", 1, start.Add(time.Duration(i)*time.Minute+30*time.Second))
+		}
+		pass(time.Until(start) + 11*time.Minute)
+		if n, most := s.worst(); n != 10 || most > 62*time.Second {
+			t.Errorf("%d others were deleted, up to %s late: want 10, and at most a minute", n, most)
 		}
 	})
 }

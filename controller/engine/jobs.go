@@ -12,48 +12,18 @@ import (
 	"curfew.dev/curfew/controller/engine/index"
 )
 
-// A queue holds the waiting entries of one resource for one trigger. A request may take long for
-// reasons that concern its kind only: a conversion or admission webhook that hangs, an aggregated
-// API that is down. Other kinds must not wait for it. Therefore
-//
-//   - of the queues with due entries, the one with the fewest requests under way is served first,
-//     and of several such queues the one whose last turn was longest ago,
-//   - a slow job takes no slot, see partition,
-//   - a 429 of the API server itself pauses everything but one request a second: see retryAfter. A
-//     queue that gets it again and again, while others do not, waits alone, and one request at a
-//     time shows whether it is over,
-//   - a 429 for a submitted object delays its own batch likewise: the API server answers the
-//     account of that run,
-//   - any other 429 delays its own object. If several objects of a queue get one in a row, the
-//     queue waits alone.
-type queue struct {
-	of      schema.GroupVersionResource
-	trigger *trigger
-	// waiting holds the waiting entries of all partitions.
-	waiting index.Queue
-	// rest are the objects of all namespaces without a partition of their own.
-	rest partition
-	own  map[string]*partition
-	// underway counts the jobs of all partitions.
-	underway int
-
-	quick   time.Duration // monotonic: the last quick answer, 0: none,
-	quickOf string        // and its namespace
-
-	refusals int           // answers of 429 in a row; answers to concurrent requests count as one
-	own429   bool          // some of them not from the API server itself
-	refused  time.Duration // monotonic: the first of them,
-	again    time.Duration // and the last
-	pausedTo time.Duration // monotonic: Retry-After, if only this queue gets 429
+// traffic is what the answers to requests for one resource show.
+type traffic struct {
+	of     schema.GroupVersionResource
+	number uint16
+	quick  time.Duration // monotonic: the last quick answer, 0: none,
+	// quickIn is the namespace of that answer.
+	quickIn string
+	refused time.Duration // monotonic: the first 429 since the last other answer, 0: none
 }
 
-const (
-	// maxRefused is how often a queue that gets 429, while others do not, pauses everything.
-	maxRefused = 3
-	// remembered is how long a quick answer shows that a queue as a whole does not hang, and how
-	// long an idle share counts as slow.
-	remembered = 10 * time.Minute
-)
+// remembered is how long a quick answer shows that a resource as a whole does not hang.
+const remembered = 10 * time.Minute
 
 // retryAfter is the wait that a 429 asks for, in monotonic time. The API server guesses it, and may
 // admit requests long before. So one request a second is sent, and the first that is admitted ends
@@ -87,81 +57,6 @@ func (w *retryAfter) admitted(started time.Duration) {
 	if started > w.began {
 		w.to = 0
 	}
-}
-
-// partition holds the waiting entries of a queue: of one slow namespace, or of all other
-// namespaces. The admission webhooks of a namespace may answer each DELETE slowly, or never. Then
-//
-//   - a job that has been under way for slowAfter, with its live judgement, gives its slot back,
-//     and its namespace gets a partition of its own: jobs of that partition take no slot, and only
-//     a few of them are under way at a time, until they are quick again,
-//   - while one partition is known to be stuck, requests of others count as slow after waryAfter,
-//   - all slow partitions together may have at most half of Options.MaxConcurrency under way, and
-//     take turns.
-//
-// Objects without a namespace share a partition. Beyond maxPartitions slow namespaces, the rest of
-// the queue becomes slow as a whole.
-type partition struct {
-	share
-	namespace string
-	*index.Heaps
-}
-
-// maxPartitions bounds the partitions of a queue: every turn looks at all of them.
-const maxPartitions = 128
-
-func (p *partition) empty() bool {
-	return p.inFlight == 0 && p.Due.Len()+p.Backfill.Len()+p.Claimed.Len() == 0
-}
-
-// partition returns the partition of a namespace.
-func (q *queue) partition(namespace string) *partition {
-	if own := q.own[namespace]; own != nil {
-		return own
-	}
-	return &q.rest
-}
-
-// partitions calls f for all partitions of a queue.
-func (q *queue) partitions(f func(*partition)) {
-	f(&q.rest)
-	for _, own := range q.own {
-		f(own)
-	}
-}
-
-// candidate is the next entry of a partition.
-type candidate struct {
-	queue     *queue
-	partition *partition
-	slot      uint32
-}
-
-// before reports whether a candidate is served before another one; earlier decides between equals.
-func (c *candidate) before(other *candidate, earlier func() bool) bool {
-	switch {
-	case c.queue.trigger.Priority != other.queue.trigger.Priority:
-		return c.queue.trigger.Priority < other.queue.trigger.Priority
-	case c.partition.inFlight != other.partition.inFlight:
-		return c.partition.inFlight < other.partition.inFlight
-	case c.partition.turn != other.partition.turn:
-		return c.partition.turn < other.partition.turn
-	default:
-		return earlier()
-	}
-}
-
-// share counts the jobs of one partition.
-type share struct {
-	inFlight int    // all jobs under way
-	apart    int    // jobs without a slot
-	turn     uint64 // when it was served last, in turns of all
-	slow     bool   // new jobs take no slot
-	// stuck: a job took longer than slowAfter, and not only longer than waryAfter. since is when
-	// the share was last found slow or stuck, in monotonic time.
-	stuck bool
-	since time.Duration
-	good  int // quick answers in a row
 }
 
 // trigger is a registered Trigger. It never changes.
@@ -214,15 +109,16 @@ type job struct {
 	object  Entry
 	kind    *KindOptions
 	trigger *trigger
-	queue   *queue
+	traffic *traffic
+	group   *index.Group
 	batch   *batch // where it was submitted; nil for an entry of the index
 	dry     bool
 	attempt int
 	// unanswered: an earlier DELETE got no answer.
 	unanswered bool
 	started    time.Duration // monotonic
-	share      *share
-	apart      bool // it takes no slot: see partition
+	slow       bool          // its group was slow when it began
+	apart      bool          // it takes no slot
 	over       bool
 	confirmed  time.Time // when the rules were confirmed by which it was judged
 }
@@ -238,8 +134,8 @@ func (j *job) missing() Ending {
 // ofNamespace reports whether the namespace of a job hangs, and not its kind: the last quick answer
 // for the kind was for another namespace, and recent. The lock is held.
 func (j *job) ofNamespace(r reading) bool {
-	q := j.queue
-	return j.object.Namespace != "" && q.quick > 0 && q.quickOf != j.object.Namespace && r.mono-q.quick < remembered
+	t := j.traffic
+	return j.object.Namespace != "" && t.quick > 0 && t.quickIn != j.object.Namespace && r.mono-t.quick < remembered
 }
 
 // batch holds the objects of one call of Submit.
