@@ -39,7 +39,7 @@ type registration struct {
 	// the trigger only uses find.
 	judge feed.TriggerOf
 	// find finds objects until ctx is done: by feeds of its own, applied to c.feeds, or by runs that
-	// call c.engine.Submit. Nil if the trigger only uses judge.
+	// call c.engine.Delete. Nil if the trigger only uses judge.
 	find func(ctx context.Context, c *controller) error
 }
 
@@ -72,9 +72,9 @@ func stops(c *controller) (engine.Trigger, error) {
 	return engine.Trigger{Action: action, Payload: true}, err
 }
 
-// cleans is the action of cleanup policies: it deletes the object with the rights of their account.
+// cleans is the trigger of cleanup policies, whose runs delete with the rights of their accounts.
 func cleans(*controller) (engine.Trigger, error) {
-	return engine.Trigger{Action: cleanup.Action{}, Deletes: true}, nil
+	return engine.Trigger{Deletes: true}, nil
 }
 
 // actions are the triggers that are switched on, as the engine takes them.

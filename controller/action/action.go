@@ -62,9 +62,6 @@ type Due struct {
 	DryRun bool
 	// Payload is the data that the judgement of this state left for the action.
 	Payload any
-	// Run is the handle with which the object was submitted; nil for a tracked object. The engine
-	// reports to it. An action may ask it for more, such as the account whose rights to use.
-	Run any
 	// Finalizers of the object, as a live read right before this attempt found them. Nil without
 	// such a read.
 	Finalizers []string

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
+	"curfew.dev/curfew/controller/action"
 	"curfew.dev/curfew/controller/cleanup/survey"
 	"curfew.dev/curfew/controller/engine"
 	"curfew.dev/curfew/controller/follow"
@@ -137,7 +139,33 @@ func (b *batch) tries() (all int) {
 	return all
 }
 
-// Judge implements engine.Run: it reads an object live, as the account of the run.
+// answered notes an answer that no retry will change: something but the rights of the account
+// refuses the deletion, such as an admission webhook. It also notes that none came.
+func (b *batch) answered(uid types.UID, result action.Answer) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	webhook := result.Origin == action.FromAdmission
+	switch {
+	case result.Outcome == action.Failed && (result.Code == 0 || result.Code == http.StatusGatewayTimeout):
+		b.unanswered[uid] = true
+	case result.Outcome == action.Throttled:
+		if b.throttled[uid] = webhook; !webhook {
+			b.busy = b.run.c.options.Clock.Now().Add(max(minWait, result.After))
+		}
+	case result.Outcome == action.Refused && (webhook || result.Code != http.StatusForbidden && result.Code != http.StatusUnauthorized):
+		b.fail(b.items[uid], result.Err)
+	}
+}
+
+// isBusy reports whether the API server has answered the account with 429. Nothing more is sent in
+// this attempt, so that others of the account's flow are not pushed away.
+func (b *batch) isBusy() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return !b.busy.IsZero()
+}
+
+// Judge implements [engine.Work]: it reads an object live, as the account of the run.
 func (b *batch) Judge(ctx context.Context, o engine.Entry) (engine.Judgement, error) {
 	b.mu.Lock()
 	item := *b.items[o.UID]

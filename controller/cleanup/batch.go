@@ -4,9 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"sync"
+	"time"
 
+	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -137,7 +138,7 @@ func (r *run) nextPage() int32 {
 
 // newBatch is what deletes the objects of a page.
 func (r *run) newBatch(page *page) *batch {
-	b := &batch{run: r, items: map[types.UID]*v1alpha1.CleanupItem{}, trouble: map[types.UID]trouble{}}
+	b := &batch{run: r, page: page.fields.Page, items: map[types.UID]*v1alpha1.CleanupItem{}, trouble: map[types.UID]trouble{}}
 	b.unanswered, b.throttled = map[types.UID]bool{}, map[types.UID]bool{}
 	for i := range page.fields.Objects {
 		item := &page.fields.Objects[i]
@@ -146,9 +147,14 @@ func (r *run) newBatch(page *page) *batch {
 	return b
 }
 
-// batch is what the engine reports to. It implements engine.Run.
+// deletingAtOnce bounds how many objects of a page wait for the engine at once. It gives a policy no
+// more slots than that while others wait.
+const deletingAtOnce = 64
+
+// batch deletes the objects of a page, as the account of the run. It implements engine.Work.
 type batch struct {
-	run *run
+	run  *run
+	page int32
 	// order are the items of the page, and items the same by UID.
 	order []*v1alpha1.CleanupItem
 	// budget is what all live judgements of one attempt may cost.
@@ -156,9 +162,8 @@ type batch struct {
 	items  map[types.UID]*v1alpha1.CleanupItem
 
 	mu sync.Mutex
-	// left are submitted and not reported yet. When there are none, done is closed.
-	left int
-	done chan struct{}
+	// busy is when to send again after the API server answered the account with 429.
+	busy time.Time
 	// trouble is why items could not be deleted for now.
 	trouble map[types.UID]trouble
 	// unanswered are the objects whose DELETE got no answer and may still be carried out. throttled
@@ -228,7 +233,8 @@ func (b *batch) decide(ctx context.Context) error {
 		default:
 			return b.giveUp(ctx, left)
 		}
-		if !loop.Pause(ctx, b.run.c.options.Clock, backoff.Next()) {
+		wait := max(backoff.Next(), min(maxWait, b.busy.Sub(b.run.c.options.Clock.Now())))
+		if !loop.Pause(ctx, b.run.c.options.Clock, wait) {
 			return context.Cause(ctx)
 		}
 	}
@@ -240,8 +246,9 @@ func (b *batch) decide(ctx context.Context) error {
 // DELETE needs it.
 func (b *batch) submit(ctx context.Context, items []*v1alpha1.CleanupItem) error {
 	b.unconfirmed = nil
-	if b.done == nil {
-		b.ctx = ctx
+	most := 1 // Later ones in their order: the least tried show first whether trouble is over.
+	if b.ctx == nil {
+		b.ctx, most = ctx, deletingAtOnce
 		b.run.confirming <- struct{}{}
 		b.unconfirmed = b.run.confirm(ctx)
 		<-b.run.confirming
@@ -257,57 +264,50 @@ func (b *batch) submit(ctx context.Context, items []*v1alpha1.CleanupItem) error
 		}
 		objects = append(objects, object)
 	}
-	b.left, b.done, b.budget = len(objects), make(chan struct{}), survey.NewBudget()
-	b.run.c.options.Engine.Submit(ctx, b, objects...)
-	<-b.done // The engine gives back what it holds when ctx ends.
+	b.budget, b.busy = survey.NewBudget(), time.Time{}
+	var all errgroup.Group
+	all.SetLimit(most)
+	for _, o := range objects {
+		all.Go(func() error {
+			b.note(b.run.c.options.Engine.Delete(ctx, o, b))
+			return nil
+		})
+	}
+	_ = all.Wait()
 	if b.err != nil {
 		return b.err
 	}
 	return context.Cause(ctx)
 }
 
-// Action deletes what a run submits, as the account of the run.
-type Action struct{}
+// errBusy: the API server answered the account with 429, so nothing was sent for this object.
+var errBusy = fmt.Errorf("the API server is busy, and asked the service account to wait: %w", engine.ErrNoSlot)
 
-// Do implements action.Action.
-func (Action) Do(ctx context.Context, due action.Due) action.Answer {
-	batch, ok := due.Run.(*batch)
-	if !ok {
-		return action.Answer{Outcome: action.Refused, Err: fmt.Errorf("%T is no batch of a cleanup run: this is a bug", due.Run)}
+// Do implements [engine.Work]: it deletes an object as the account of the run.
+func (b *batch) Do(ctx context.Context, due action.Due) action.Answer {
+	if b.isBusy() {
+		return action.Answer{Outcome: action.Held, Err: errBusy}
 	}
-	if !batch.run.c.unchanged(batch.run.policy) {
+	if !b.run.c.unchanged(b.run.policy) {
 		// Suspended, edited or deleted: the live judgement, which follows a conflict, keeps the object.
 		return action.Answer{Outcome: action.Conflict, Err: errChanged}
 	}
-	if !batch.confirmed(ctx) {
+	if !b.confirmed(ctx) {
 		return action.Answer{Outcome: action.Held, Err: pause.ErrHeld} // Nothing is sent: see decide.
 	}
-	result := batch.run.account.Delete.Do(ctx, due)
+	result := b.run.account.Delete.Do(ctx, due)
 	if pause.HeldIn(ctx) {
 		return action.Answer{Outcome: action.Held, Err: pause.ErrHeld}
 	}
-	batch.answered(due.UID, result)
+	b.answered(due.UID, result)
 	return result
 }
 
-// answered notes an answer that no retry will change: something but the rights of the account
-// refuses the deletion, such as an admission webhook. It also notes that none came.
-func (b *batch) answered(uid types.UID, result action.Answer) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	webhook := result.Origin == action.FromAdmission
-	switch {
-	case result.Outcome == action.Failed && (result.Code == 0 || result.Code == http.StatusGatewayTimeout):
-		b.unanswered[uid] = true
-	case result.Outcome == action.Throttled:
-		b.throttled[uid] = webhook
-	case result.Outcome == action.Refused && (webhook || result.Code != http.StatusForbidden && result.Code != http.StatusUnauthorized):
-		b.fail(b.items[uid], result.Err)
-	}
-}
+// Order implements [engine.Work]: an earlier page goes first. Its run prepares the next one then.
+func (b *batch) Order() int { return int(b.page) }
 
-// Report implements engine.Run.
-func (b *batch) Report(o engine.Outcome) {
+// note notes the outcome of an object.
+func (b *batch) note(o engine.Outcome) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	item := b.items[o.Object.UID]
@@ -335,9 +335,6 @@ func (b *batch) Report(o engine.Outcome) {
 		if !paused && !errors.Is(o.Err, engine.ErrNoSlot) {
 			b.trouble[item.UID] = trouble{own, held, err, before.tries + 1}
 		}
-	}
-	if b.left--; b.left == 0 {
-		close(b.done)
 	}
 }
 

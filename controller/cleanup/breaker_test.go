@@ -2,6 +2,7 @@ package cleanup
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -14,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 
+	"curfew.dev/curfew/controller/action"
 	"curfew.dev/curfew/controller/engine"
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/v1alpha1"
@@ -22,7 +24,7 @@ import (
 // withEngine has the process delete by a real engine, on real time, until it is stopped.
 func (c *Controller) withEngine(t *testing.T) (ctx context.Context, of *engine.Engine, stop func()) {
 	t.Helper()
-	of, err := engine.New(engine.Options{Triggers: []engine.Trigger{{Name: string(policy.TriggerCleanup), Action: Action{}, Deletes: true}}, MaxConcurrency: 4, Log: c.options.Log})
+	of, err := engine.New(engine.Options{Triggers: []engine.Trigger{{Name: string(policy.TriggerCleanup), Deletes: true}}, MaxConcurrency: 4, Log: c.options.Log})
 	must(t, err)
 	c.options.Engine, c.options.Clock = of, clock.RealClock{}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -90,4 +92,53 @@ func TestPausedDeletionsDoNotWedgeARun(t *testing.T) {
 			})
 		})
 	}
+}
+
+// busyAccount answers 429 for a while, as API Priority and Fairness does to an account.
+type busyAccount struct {
+	*cluster
+	until time.Time
+	sent  int
+}
+
+// Do implements action.Action.
+func (b *busyAccount) Do(ctx context.Context, due action.Due) action.Answer {
+	b.mu.Lock()
+	busy := time.Now().Before(b.until)
+	if busy {
+		b.sent++
+	}
+	b.mu.Unlock()
+	if !busy {
+		return b.cluster.Do(ctx, due)
+	}
+	out := action.Failure(http.StatusTooManyRequests, action.FromServer, errors.New("too many requests"))
+	out.After = 3 * time.Second
+	return out
+}
+
+// While the API server answers 429 to the account of a run, the run sends few requests, and not
+// one for each object. It deletes everything afterwards.
+func TestBusyAccountIsAskedSeldom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := &busyAccount{cluster: newCluster(t), until: time.Now().Add(20 * time.Second)}
+		for i := range 200 {
+			name := fmt.Sprintf("tmp-x%03d", i)
+			api.objects[name] = api.objects["tmp-1"].DeepCopy()
+			api.objects[name].Name, api.objects[name].UID = name, types.UID("uid-"+name)
+		}
+		process := api.controller()
+		ctx, _, stop := process.withEngine(t)
+		account, err := process.options.Account(types.NamespacedName{})
+		must(t, err)
+		account.Delete = api
+		began := time.Now()
+		if err := process.start(ctx, api.cur(tmpPolicy(t, nothing), began), began); err != nil {
+			t.Errorf("the run ended with %v", err)
+		}
+		if run := api.status.LastRun; run.Deleted != 205 || api.sent > 4+6 {
+			t.Errorf("%d deleted, and %d requests in the 20 seconds in which it was to wait for 3 after each: want 205, and at most 10", run.Deleted, api.sent)
+		}
+		stop()
+	})
 }

@@ -287,18 +287,16 @@ func (c *cluster) RegisterKind(kind engine.KindOptions) (engine.Kind, error) {
 }
 func (c *cluster) ForgetKind(engine.Kind) {}
 func (c *cluster) Epoch() uint64          { return 0 }
-func (c *cluster) Submit(ctx context.Context, run engine.Run, objects ...engine.Entry) {
-	go func() {
-		for _, o := range objects {
-			run.Report(c.attempt(ctx, run, o, o.Live))
-		}
-	}()
+
+// Delete takes the objects of a page one after the other, in their order.
+func (c *cluster) Delete(ctx context.Context, o engine.Entry, work engine.Work) engine.Outcome {
+	return c.attempt(ctx, work, o, o.Live)
 }
 
-func (c *cluster) attempt(ctx context.Context, run engine.Run, o engine.Entry, live bool) engine.Outcome {
+func (c *cluster) attempt(ctx context.Context, work engine.Work, o engine.Entry, live bool) engine.Outcome {
 	out := engine.Outcome{Object: o, Result: engine.Failed}
 	if live {
-		judged, err := run.Judge(ctx, o)
+		judged, err := work.Judge(ctx, o)
 		switch {
 		case err != nil:
 			out.Err = err
@@ -320,14 +318,14 @@ func (c *cluster) attempt(ctx context.Context, run engine.Run, o engine.Entry, l
 		out.Result, out.Err = *result, cmp.Or(c.cause, errors.New("the answer was an error"))
 		return out
 	}
-	result := Action{}.Do(ctx, action.Due{Name: o.Name, Namespace: o.Namespace, UID: o.UID, ResourceVersion: o.ResourceVersion, Run: run})
+	result := work.Do(ctx, action.Due{Name: o.Name, Namespace: o.Namespace, UID: o.UID, ResourceVersion: o.ResourceVersion})
 	switch result.Outcome {
 	case action.Done:
 		out.Result = engine.Deleted
 	case action.Gone:
 		out.Result = engine.AlreadyGone
 	case action.Conflict:
-		return c.attempt(ctx, run, out.Object, true)
+		return c.attempt(ctx, work, out.Object, true)
 	default:
 		out.Err = result.Err
 	}

@@ -32,7 +32,7 @@ import (
 type Engine interface {
 	RegisterKind(k engine.KindOptions) (engine.Kind, error)
 	ForgetKind(k engine.Kind)
-	Submit(ctx context.Context, run engine.Run, objects ...engine.Entry)
+	Delete(ctx context.Context, o engine.Entry, work engine.Work) engine.Outcome
 	Epoch() uint64
 }
 

@@ -69,7 +69,7 @@ func TestAction(t *testing.T) {
 	calls(999*time.Millisecond, 0)
 	calls(time.Millisecond, 1)
 	if got := a.calls[0]; got.UID != "u" || got.ResourceVersion != "7" || !got.Expiry.Equal(object.Expiry) ||
-		got.Kind != "Run" || got.Trigger != "deadline" || got.Source != "object" || got.Run != nil {
+		got.Kind != "Run" || got.Trigger != "deadline" || got.Source != "object" {
 		t.Errorf("it was given %+v", got)
 	}
 	calls(999*time.Millisecond, 1)

@@ -57,13 +57,7 @@ type due struct {
 
 // dueOf returns the argument of the action for a job, without the state of the object.
 func (e *Engine) dueOf(j *job) due {
-	d := due{Due: action.Due{
-		Type: j.kind.Type, DryRun: j.dry, Reserve: e.Reserve,
-	}}
-	if j.batch != nil {
-		d.Run = j.batch.run
-	}
-	return d
+	return due{Due: action.Due{Type: j.kind.Type, DryRun: j.dry, Reserve: e.Reserve}}
 }
 
 // update fills in the state that was judged last.
@@ -79,7 +73,11 @@ func (e *Engine) do(ctx context.Context, j *job, due action.Due) action.Answer {
 	ctx, mark := pause.With(ctx, policy.Trigger(j.trigger.Name), scopeOf(j.kind, &j.object))
 	mark.Confirmed(j.confirmed)
 	due.Trigger = j.trigger.Name
-	out := j.trigger.Action.Do(ctx, due)
+	var do action.Action = j.work
+	if j.work == nil {
+		do = j.trigger.Action
+	}
+	out := do.Do(ctx, due)
 	if mark.Held() {
 		out = action.Answer{Outcome: action.Held, Deleted: out.Deleted}
 	}
@@ -92,6 +90,10 @@ func (e *Engine) conclude(j *job, res *attemptResult) {
 	case action.Again:
 		res.again = true
 	case action.Held:
+		if errors.Is(res.Err, ErrNoSlot) {
+			res.hold(res.Err)
+			return
+		}
 		res.hold(ErrHeldByPause)
 		if !j.confirmed.IsZero() && pause.Age(e.opts.Clock.Now(), j.confirmed) >= pause.MaxRules {
 			res.hold(ErrUnconfirmed)
@@ -137,7 +139,7 @@ func (e *entries) trackedElsewhere(j *job) bool {
 	defer e.unlock()
 	return slices.ContainsFunc(e.index.All(j.object.UID), func(slot uint32) bool {
 		en := e.index.At(slot)
-		return (j.batch != nil || en.Trigger != j.trigger.id) && en.State != index.Tombstone
+		return (j.work != nil || en.Trigger != j.trigger.id) && en.State != index.Tombstone
 	})
 }
 
@@ -201,8 +203,8 @@ func (e *Engine) judge(ctx context.Context, j *job, o Entry) (Judgement, error) 
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	judge := j.kind.Judge
-	if j.batch != nil {
-		judge = j.batch.run.Judge
+	if j.work != nil {
+		judge = j.work.Judge
 	}
 	epoch := e.Epoch()
 	j.confirmed = e.opts.Clock.Now() // It reads the rules.
@@ -240,13 +242,13 @@ func (e *Engine) accept(j *job, res *attemptResult, judged *Entry) (proceed bool
 		// Re-created under the same name (S2): the old object is gone, and the new one is tracked
 		// on its own.
 		res.reported = AlreadyGone
-		if j.batch == nil {
+		if j.work == nil {
 			// A watch may have shown a newer state by now: treat this one like a list.
 			e.apply(judged, now, fromRelist)
 		}
 		return false
 	}
-	if j.batch == nil && !e.writeJudgement(j, res, judged, now) {
+	if j.work == nil && !e.writeJudgement(j, res, judged, now) {
 		res.postponed = true
 		return false
 	}
@@ -254,7 +256,7 @@ func (e *Engine) accept(j *job, res *attemptResult, judged *Entry) (proceed bool
 	switch {
 	case e.outdatedLocked(judged) || e.kinds[j.object.Kind].held:
 		// Something that concerns it changed during the live read: judge again before anything is
-		// sent. A submitted object is not kept for that, but given back.
+		// sent. An untracked object is not kept for that, but held.
 		res.held = ErrRulesChanged
 	case !ok || index.Nanos(judged.Expiry) > now:
 	case (judged.DryRun || e.opts.DryRun) != j.dry || judged.Backfill != j.object.Backfill || judged.Claimed() != j.object.Claimed():

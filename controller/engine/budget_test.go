@@ -105,12 +105,12 @@ func TestReserve(t *testing.T) {
 	if _, ok := w.engine.Reserve(); ok {
 		t.Error("there is no room for a fourth")
 	}
-	chosen, run := w.object(w.create("chosen", 0, false)), newLedger()
-	chosen.Kind, chosen.Expiry = cleanups(t, w.engine, actionFunc(func(context.Context, action.Due) action.Answer {
+	chosen, run := w.object(w.create("chosen", 0, false)), newLedger(actionFunc(func(context.Context, action.Due) action.Answer {
 		return action.Answer{Outcome: action.Done}
-	})), epoch
+	}))
+	chosen.Kind, chosen.Expiry = cleanups(t, w.engine), epoch
 	run.judge = func(o Entry) (Judgement, error) { return Judgement{Verdict: Track, Object: o}, nil }
-	w.engine.Submit(t.Context(), run, chosen)
+	w.delete(run, chosen)
 	const held = `curfew_rate_limited_objects{limit="deletions"}`
 	if n := metricValue(t, w.engine, held); n != 4 {
 		t.Errorf("the rate holds %v objects, want 3 Jobs and what a cleanup policy chose", n)

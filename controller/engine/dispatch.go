@@ -91,14 +91,14 @@ func (e *Engine) dispatch(ctx context.Context) time.Duration {
 	return wait
 }
 
-// next returns the next job that is due and may begin now, or nil. Submitted objects yield to
-// tracked ones. The lock is held and the clock was checked.
+// next returns the next job of a tracked object that is due and may begin now. If there is none, it
+// begins those of other objects. The lock is held and the clock was checked.
 func (e *Engine) next(now int64, r reading) *job {
 	if !e.running || e.pause.left(r) > 0 || e.breakers.blocked(r.mono) > 0 {
 		return nil
 	}
 	e.doChores(now)
-	if !e.passable(now, len(e.submitted) > 0) || !e.rulesConfirmed(now) {
+	if !e.passable(now, len(e.lines) > 0) || !e.rulesConfirmed(now) {
 		return nil
 	}
 	if e.full() {
@@ -106,11 +106,10 @@ func (e *Engine) next(now int64, r reading) *job {
 	}
 	j := e.nextTracked(now, r)
 	if j == nil {
-		j = e.nextSubmitted(now, r)
+		e.grant(now, r)
+		return nil
 	}
-	if j != nil {
-		e.pause.sent(r)
-	}
+	e.pause.sent(r)
 	return j
 }
 
@@ -118,7 +117,7 @@ func (e *Engine) next(now int64, r reading) *job {
 // requests that if anything is due, or soon will be, and no pause holds everything. The lock is
 // held.
 func (e *Engine) rulesConfirmed(now int64) bool {
-	if e.opts.Rules == nil || len(e.submitted) == 0 && !e.dueBy(now+int64(pause.Ahead)) {
+	if e.opts.Rules == nil || len(e.lines) == 0 && !e.dueBy(now+int64(pause.Ahead)) {
 		return true
 	}
 	held := true
@@ -252,9 +251,6 @@ func (e *Engine) sleepFor(now int64, r reading, ok bool) time.Duration {
 	}
 	if slot, some := e.index.Chores().Top(); some {
 		sooner(time.Duration(e.index.At(slot).Wake - now))
-	}
-	for _, b := range e.submitted {
-		sooner(b.pause.left(r))
 	}
 	sooner(e.untilApart(r))
 	sooner(e.pause.left(r))

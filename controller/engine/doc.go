@@ -19,8 +19,8 @@
 // admission webhook chooses its code and its Retry-After freely. The engine derives the number of
 // workers from the API server's answers (package controller/pace).
 //
-// [Engine.Submit] carries out the action of a trigger on untracked objects, such as the objects of
-// a cleanup run. They yield to all tracked objects. A [Run] judges them and gets every outcome.
+// [Engine.Delete] makes one attempt at an object that is not tracked, such as one of a cleanup run,
+// after all tracked objects that are due, and returns its outcome.
 //
 // When a namespace, a policy, a profile or a runtime changes, [Engine.RecheckNamespace],
 // [Engine.RecheckKinds] and [Engine.RecheckIn] invalidate every older judgement that depends on it:
@@ -32,7 +32,7 @@
 // are refused), a rate (package controller/pace: deletions a minute, backfill a minute)
 // and Retry-After.
 //
-// The methods of [Engine] itself are the loop (dispatch.go, attempt.go, finish.go, submit.go). Each
+// The methods of [Engine] itself are the loop (dispatch.go, attempt.go, finish.go, delete.go). Each
 // other concern is a part of it with its own state: the tracked entries (entries.go), changes and
 // pauses (recheck.go), the clock, breakers and rates, and the slots of jobs (slots.go). All
 // parts share one lock (base.go).

@@ -25,9 +25,9 @@ type Engine struct {
 	guard
 	slots
 	limits
-	metrics   *metrics
-	submitted []*batch
-	summary   summaries
+	metrics *metrics
+	lines   []*line // of untracked objects, in the order of their turns
+	summary summaries
 	// othersFirst alternates, so that neither class waits for the end of the other.
 	othersFirst bool
 }

@@ -36,7 +36,7 @@ func backoff(n int, most time.Duration, chance float64) time.Duration {
 
 // finish records the result of a job. The lock is held. stopped: the engine is stopping, so a
 // failure is not reported.
-func (e *Engine) finish(j *job, res attemptResult, r reading, stopped bool) {
+func (e *Engine) finish(j *job, res attemptResult, r reading, stopped bool) Outcome {
 	e.heard(j, &res, r)
 	e.setApart(r)
 	now, _ := e.checkClock(r)
@@ -49,15 +49,15 @@ func (e *Engine) finish(j *job, res attemptResult, r reading, stopped bool) {
 		out.Lateness = max(0, out.At.Sub(res.sent.Expiry))
 	}
 	e.judgeScopes(j, &res, now, r)
-	if j.batch != nil {
-		e.finishSubmitted(j, &res, &out, now)
+	if j.work != nil {
+		e.finishUntracked(j, &res, &out, now)
 	} else {
 		e.finishEntry(j, &res, now, r)
 	}
-	if stopped && !out.Result.Final() || out.Result == "" || res.held != nil {
-		return
+	if (!stopped || out.Result.Final()) && out.Result != "" && res.held == nil {
+		e.record(j, &res, out)
 	}
-	e.record(j, &res, out)
+	return out
 }
 
 // heard ends a job and notes how quick its answer was. The lock is held.
@@ -70,7 +70,9 @@ func (e *Engine) heard(j *job, res *attemptResult, r reading) {
 	default:
 		if res.Code > 0 || res.Outcome == action.Done || res.Outcome == action.Again { // A live read alone proves nothing.
 			j.traffic.refused = 0
-			e.pauseOf(j).admitted(j.started)
+			if j.work == nil {
+				e.pause.admitted(j.started)
+			}
 		}
 		if e.took(j, r.mono-j.started) {
 			j.traffic.quick, j.traffic.quickIn = r.mono, j.object.Namespace
@@ -79,26 +81,16 @@ func (e *Engine) heard(j *job, res *attemptResult, r reading) {
 	e.end(j)
 }
 
-// pauseOf is the wait that an answer of the API server to a job is about: the account of a run, or
-// Curfew's own. The lock is held.
-func (e *slots) pauseOf(j *job) *retryAfter {
-	if j.batch != nil {
-		return &j.batch.pause
-	}
-	return &e.pause
-}
-
 // throttle handles a 429. If the API server itself is overloaded, everything pauses, but not for a
 // kind whose breaker shows that others are answered. The object waits in any case: see finishEntry.
+// The answer to the account of a run is its own affair: a tenant can make the API server send it.
 // The lock is held.
 func (e *Engine) throttle(j *job, res *attemptResult, r reading) {
-	wait := min(maxPause, res.After)
-	switch {
-	case j.batch != nil:
-		// The answer is for the account of the run: a tenant can make the API server send it.
-		j.batch.pause.begin(r, max(minRetry, wait))
-	case res.overloaded(j.kind) && !e.breakers.shut(scopeKind(j.object.Kind)):
-		e.pause.begin(r, wait)
+	if j.work != nil {
+		return
+	}
+	if res.overloaded(j.kind) && !e.breakers.shut(scopeKind(j.object.Kind)) {
+		e.pause.begin(r, min(maxPause, res.After))
 	}
 	if j.traffic.refused == 0 {
 		j.traffic.refused = r.mono
@@ -111,7 +103,7 @@ func (e *Engine) observe(j *job, res *attemptResult, r reading) {
 	// server.
 	troubled := res.troubled(j.kind)
 	own := e.alone(j, r) || res.Code == 0 && e.unheard(j, r) || res.reported == Failed && e.breakers.shut(scopeKind(j.object.Kind)) ||
-		res.reported == Throttled && (!troubled || j.batch != nil || e.breakers.shut(scopeKind(j.object.Kind)))
+		res.reported == Throttled && (!troubled || j.work != nil || e.breakers.shut(scopeKind(j.object.Kind)))
 	if !own && (res.Latency > 0 || troubled && res.Code > 0) {
 		e.conc.Observe(pace.Sample{At: r.mono, Latency: res.Latency, InFlight: e.inFlight + 1, Refused: troubled})
 	}
@@ -268,7 +260,7 @@ func (e *Engine) judgeScopes(j *job, res *attemptResult, now int64, r reading) {
 		fail(scopeSource(o), ReasonRefused)
 	case res.reported == Throttled:
 		success(scopeAll())
-		if j.batch == nil && (!res.overloaded(j.kind) || e.othersQuick(j.traffic, j.traffic.refused)) {
+		if j.work == nil && (!res.overloaded(j.kind) || e.othersQuick(j.traffic, j.traffic.refused)) {
 			fail(scopeKind(o.Kind), ReasonServerErrors)
 		}
 	case res.reported == Failed && res.Code == 0 && e.unheard(j, r) && res.unread:
@@ -286,7 +278,7 @@ func (e *Engine) judgeScopes(j *job, res *attemptResult, now int64, r reading) {
 	case res.reported == Failed:
 		success(scopeAll())
 		fail(scopeKind(o.Kind), ReasonServerErrors)
-	case res.reported == Refused && res.Unpermitted() && j.batch == nil && o.Namespace != "": // A batch acts as an account of its own.
+	case res.reported == Refused && res.Unpermitted() && j.work == nil && o.Namespace != "": // Work has an account of its own.
 		success(scopeAll(), scopeKind(o.Kind))
 		fail(scopePermission(o), ReasonForbidden)
 	case res.reported == Refused:

@@ -65,25 +65,22 @@ type monotonic struct{ *world }
 func (m monotonic) Now() time.Time                  { return epoch.Add(m.mono) }
 func (m monotonic) Since(t time.Time) time.Duration { return m.Now().Sub(t) }
 
-// once is a run of one object.
-type once struct {
+// worker is the Work of a test.
+type worker struct {
 	judge Judge
-	out   chan Outcome
+	action.Action
 }
 
-func (o once) Judge(ctx context.Context, of Entry) (Judgement, error) { return o.judge(ctx, of) }
-func (o once) Report(out Outcome)                                     { o.out <- out }
+func (w *worker) Judge(ctx context.Context, o Entry) (Judgement, error) { return w.judge(ctx, o) }
 
-// deleteNow submits one object and waits for its outcome. A nil judge is the kind's.
-func deleteNow(ctx context.Context, e *Engine, o Entry, judge Judge) Outcome {
-	if judge == nil {
-		e.mu.Lock()
-		judge = e.kinds[o.Kind].opts.Judge
-		e.mu.Unlock()
-	}
-	run := once{judge, make(chan Outcome, 1)}
-	e.Submit(ctx, run, o)
-	return <-run.out
+func (w *worker) Order() int { return 0 }
+
+// deleteNow deletes one object that is not tracked, as its kind and its trigger do.
+func deleteNow(ctx context.Context, e *Engine, o Entry) Outcome {
+	e.mu.Lock()
+	kind := e.kinds[o.Kind]
+	e.mu.Unlock()
+	return e.Delete(ctx, o, &worker{kind.opts.Judge, kind.trigger.Action})
 }
 
 // after lets time pass, and does what is due then.

@@ -94,8 +94,6 @@ func register(list []Trigger) ([]*trigger, error) {
 		switch {
 		case t.Name == "":
 			errs = append(errs, fmt.Errorf("engine: Options.Triggers[%d].Name is empty", i))
-		case t.Action == nil:
-			errs = append(errs, fmt.Errorf("engine: Options.Triggers[%d].Action of %q is nil", i, t.Name))
 		case slices.ContainsFunc(out, func(other *trigger) bool { return other.Name == t.Name }):
 			errs = append(errs, fmt.Errorf("engine: Options.Triggers has two of the name %q", t.Name))
 		}
@@ -111,7 +109,7 @@ type job struct {
 	trigger *trigger
 	traffic *traffic
 	group   *index.Group
-	batch   *batch // where it was submitted; nil for an entry of the index
+	work    Work // nil for an entry of the index
 	dry     bool
 	attempt int
 	// unanswered: an earlier DELETE got no answer.
@@ -136,15 +134,6 @@ func (j *job) missing() Ending {
 func (j *job) ofNamespace(r reading) bool {
 	t := j.traffic
 	return j.object.Namespace != "" && t.quick > 0 && t.quickIn != j.object.Namespace && r.mono-t.quick < remembered
-}
-
-// batch holds the objects of one call of Submit.
-type batch struct {
-	run     Run
-	source  string      // of its objects
-	objects []Entry     // not begun yet
-	release func() bool // forgets the context
-	pause   retryAfter  // one of its objects was answered 429
 }
 
 // attemptResult is the result of a job.

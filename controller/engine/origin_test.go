@@ -320,7 +320,7 @@ func TestMissingIsConfirmedForOtherTriggers(t *testing.T) {
 			w.advance(time.Second)
 			if direct {
 				out := make(chan Outcome)
-				go func() { out <- deleteNow(t.Context(), w.engine, w.object(x), nil) }()
+				go func() { out <- deleteNow(t.Context(), w.engine, w.object(x)) }()
 				<-w.engine.kick
 				w.pump()
 				if got := <-out; got.Result != Refused {

@@ -115,7 +115,7 @@ func (e *changes) outdatedLocked(o *Entry) bool {
 	return o.Epoch < max(e.last.in(o.Namespace), e.kinds[o.Kind].last.in(o.Namespace))
 }
 
-// ErrHeldByPause is the error of submitted objects that are Held because of a DeletionPause.
+// ErrHeldByPause is the error of objects that are Held because of a DeletionPause.
 var ErrHeldByPause = errors.New("held by a pause")
 
 // heldFor is how long a held entry waits, unless the pauses change before.
@@ -130,11 +130,11 @@ type paused struct {
 
 // passable reports whether the engine knows the current pauses. If an entry is due, or soon will
 // be, it requests a read of the pauses. The lock is held.
-func (e *paused) passable(now int64, submitted bool) bool {
+func (e *paused) passable(now int64, untracked bool) bool {
 	if e.opts.Pauses == nil {
 		return true
 	}
-	if !e.parked && !submitted && !e.dueBy(now+int64(pause.Ahead)) {
+	if !e.parked && !untracked && !e.dueBy(now+int64(pause.Ahead)) {
 		return true // There is nothing to hold.
 	}
 	e.opts.Pauses.Want()

@@ -228,9 +228,9 @@ func (e *Engine) overdueNow() (count int, oldest time.Duration, limited map[stri
 	unpermitted := e.breakers.openByClass()[classPermission] > 0
 	some := e.late > len(e.blocked) || e.dueBy(now)
 	limited = map[string]int{}
-	for _, b := range e.submitted {
-		for _, o := range b.objects {
-			limited[e.limitOf(e.kinds[o.Kind].trigger, o.Backfill, o.DryRun, r)]++
+	for _, l := range e.lines {
+		for _, w := range l.waiters {
+			limited[e.limitOf(e.kinds[w.object.Kind].trigger, w.object.Backfill, w.object.DryRun, r)]++
 		}
 	}
 	e.unlock()

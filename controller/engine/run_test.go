@@ -289,7 +289,7 @@ func TestSubmissionsKeepToTheRate(t *testing.T) {
 			s.track(e, kind, i, time.Now().Add(time.Hour))
 			name := fmt.Sprintf("j%05d", i)
 			o := Entry{Kind: kind, Namespace: "ci", Name: name, UID: uidOf(name, i), ResourceVersion: "7", Expiry: time.Now(), Source: "policy/p"}
-			return deleteNow(ctx, e, o, nil)
+			return deleteNow(ctx, e, o)
 		}
 		for i := range 2 {
 			if out := submit(t.Context(), i); out.Result != Deleted {

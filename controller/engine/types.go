@@ -99,7 +99,7 @@ const (
 	Refused Ending = "refused"
 	// Failed: no answer, an answer of the 500s, or the live read failed. Tried again, without end.
 	Failed Ending = "error"
-	// Held, for submitted objects only: nothing was sent. A breaker is open, no slot became free,
+	// Held, for objects that are not tracked: nothing was sent. A breaker is open, a pause holds it,
 	// or the engine stopped.
 	Held Ending = "held"
 )
@@ -132,21 +132,13 @@ type Outcome struct {
 	Err error
 }
 
-// Run is the owner of submitted objects, such as one run of a cleanup policy. The action gets it as
-// Due.Run.
-type Run interface {
-	// Judge reads one submitted object live and judges it, like the Judge of a kind.
-	Judge(ctx context.Context, o Entry) (Judgement, error)
-	// Report gets one outcome of each object, from the worker that acted. It must not block.
-	Report(o Outcome)
-}
-
 // Trigger is one reason why objects become due. An object has at most one entry for each trigger.
 // The entries are independent, and the first that is due acts.
 type Trigger struct {
 	// Name is the trigger's name in KindOptions, metrics and logs. Required.
 	Name string
-	// Action is carried out on due objects. Required.
+	// Action is carried out on tracked objects that are due. Nil if objects come with their own
+	// [Work].
 	Action action.Action
 	// Deletes says that the action deletes the object itself: Done means that it is gone, and each
 	// attempt counts against the budget of deletions. Otherwise Done means that there is nothing

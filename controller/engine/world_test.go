@@ -39,6 +39,7 @@ type thing struct {
 
 // world is an API server, a feed with a watch that lags, and a clock that is not to be trusted.
 type world struct {
+	calls []call // of Delete, not ended yet
 	fatal func(format string, args ...any)
 
 	server time.Time     // the API server's time, which is the truth
@@ -172,6 +173,9 @@ func (w *world) pump() {
 			w.date()
 		}
 		w.engine.unlock()
+		if j == nil && w.runs() {
+			continue
+		}
 		if j == nil {
 			return
 		}
@@ -181,6 +185,25 @@ func (w *world) pump() {
 		w.engine.finish(j, res, r, false)
 		w.engine.unlock()
 	}
+}
+
+// runs ends the calls of Delete that wait no more, and reports whether there were any.
+func (w *world) runs() (any bool) {
+	before := w.calls
+	w.calls = nil
+	for _, c := range before {
+		select {
+		case <-c.begun:
+			any = true
+			if c.job != nil {
+				c.out = w.engine.carryOut(context.Background(), c.job)
+			}
+			c.run.report(c.out)
+		default:
+			w.calls = append(w.calls, c)
+		}
+	}
+	return any
 }
 
 // closeIdle is what the dispatcher does once a minute.

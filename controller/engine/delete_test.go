@@ -13,8 +13,9 @@ import (
 	"curfew.dev/curfew/controller/action"
 )
 
-// ledger is a run that counts the outcomes of what it submitted.
+// ledger is a run that counts the outcomes of what it deletes.
 type ledger struct {
+	do       action.Action
 	mu       sync.Mutex
 	judge    func(o Entry) (Judgement, error)
 	outcomes map[string]Ending
@@ -22,13 +23,17 @@ type ledger struct {
 	deleted  int
 }
 
-func newLedger() *ledger {
-	return &ledger{outcomes: map[string]Ending{}, results: map[Ending]int{}}
+func newLedger(do action.Action) *ledger {
+	return &ledger{do: do, outcomes: map[string]Ending{}, results: map[Ending]int{}}
 }
 
 func (l *ledger) Judge(_ context.Context, o Entry) (Judgement, error) { return l.judge(o) }
 
-func (l *ledger) Report(o Outcome) {
+func (l *ledger) Do(ctx context.Context, due action.Due) action.Answer { return l.do.Do(ctx, due) }
+
+func (l *ledger) Order() int { return 0 }
+
+func (l *ledger) report(o Outcome) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.outcomes[o.Object.Name] = o.Result
@@ -36,20 +41,39 @@ func (l *ledger) Report(o Outcome) {
 	l.deleted += o.Deleted
 }
 
+// call is a call of Delete in a world.
+type call struct {
+	run *ledger
+	*waiter
+}
+
+// delete has a run delete objects when the world is pumped.
+func (w *world) delete(run *ledger, objects ...Entry) {
+	for _, o := range objects {
+		w.calls = append(w.calls, call{run, w.engine.lineUp(o, run)})
+	}
+}
+
 // cleanups registers Jobs for a trigger of cleanups.
-func cleanups(t *testing.T, e *Engine, action action.Action) Kind {
+func cleanups(t *testing.T, e *Engine) Kind {
 	t.Helper()
-	e.triggers = append(e.triggers, &trigger{Trigger: Trigger{Name: "cleanup", Action: action, Deletes: true}, id: uint8(len(e.triggers))})
+	e.triggers = append(e.triggers, &trigger{Trigger: Trigger{Name: "cleanup", Deletes: true}, id: uint8(len(e.triggers))})
 	kind, err := e.RegisterKind(KindOptions{Type: jobs, Trigger: "cleanup", Judge: keep})
 	must(t, err)
 	return kind
 }
 
-// A cleanup run submits batches and gets one outcome of each object: exact counts for its ledger.
-// It is judged by the run, its action gets the run, and what it deletes is not tracked any more.
-func TestRunOfSubmissions(t *testing.T) {
+// A cleanup run gets one outcome of each object: exact counts for its ledger. It is judged and
+// deleted by the run, and what it deletes is not tracked any more.
+func TestDelete(t *testing.T) {
 	w, outcomes, _ := ready(t, nil)
-	run := newLedger()
+	inner := w.engine.triggerNamed("ttl").Action
+	run := newLedger(actionFunc(func(ctx context.Context, due action.Due) action.Answer {
+		if due.Trigger != "cleanup" {
+			t.Errorf("it was given %+v", due)
+		}
+		return inner.Do(ctx, due)
+	}))
 	run.judge = func(o Entry) (Judgement, error) {
 		x := w.things[o.Name]
 		o.ResourceVersion = fmt.Sprint(x.rv)
@@ -61,13 +85,7 @@ func TestRunOfSubmissions(t *testing.T) {
 		}
 		return Judgement{Verdict: Track, Object: o}, nil
 	}
-	inner := w.engine.triggerNamed("ttl").Action
-	kind := cleanups(t, w.engine, actionFunc(func(ctx context.Context, due action.Due) action.Answer {
-		if due.Run != run || due.Trigger != "cleanup" {
-			t.Errorf("it was given %+v", due)
-		}
-		return inner.Do(ctx, due)
-	}))
+	kind := cleanups(t, w.engine)
 	w.hook = deleterFunc(func(_ context.Context, r Request) Response {
 		x := w.things[r.Name]
 		switch {
@@ -99,8 +117,8 @@ func TestRunOfSubmissions(t *testing.T) {
 	w.changed(w.things["unlike"])
 	early := object("early")
 	early.Expiry = w.server.Add(time.Minute)
-	w.engine.Submit(t.Context(), run, object("a"), object("b"), object("tracked"), object("refused"))
-	w.engine.Submit(t.Context(), run, gone, changed, unlike, busy, early, Entry{Kind: kind, Name: "nonsense"})
+	w.delete(run, object("a"), object("b"), object("tracked"), object("refused"))
+	w.delete(run, gone, changed, unlike, busy, early, Entry{Kind: kind, Name: "nonsense"})
 	w.pump()
 	want := map[string]Ending{
 		"a": Deleted, "b": Deleted, "tracked": Deleted, "changed": Deleted, "refused": Refused, "gone": AlreadyGone,
@@ -122,8 +140,8 @@ func TestRunOfSubmissions(t *testing.T) {
 	}
 }
 
-// Submitted objects yield to all tracked objects that are due.
-func TestSubmissionsYield(t *testing.T) {
+// Objects of runs yield to all tracked objects that are due.
+func TestDeleteYields(t *testing.T) {
 	var order []string
 	sender := deleterFunc(func(_ context.Context, r Request) Response {
 		order = append(order, r.Trigger)
@@ -136,7 +154,7 @@ func TestSubmissionsYield(t *testing.T) {
 		of.Name = name
 		o.Triggers = append(o.Triggers, of)
 	}
-	run := newLedger()
+	run := newLedger(of.Action)
 	run.judge = func(o Entry) (Judgement, error) { return Judgement{Verdict: Track, Object: o}, nil }
 	running(t, o, sender, func(t *testing.T, e *Engine) {
 		kinds := map[string]Kind{}
@@ -154,7 +172,7 @@ func TestSubmissionsYield(t *testing.T) {
 		for i := range 5 {
 			o := object("cleanup", i)
 			o.Expiry = time.Now()
-			e.Submit(t.Context(), run, o)
+			go func() { run.report(e.Delete(t.Context(), o, run)) }()
 		}
 		pass(time.Minute)
 	})
@@ -165,24 +183,28 @@ func TestSubmissionsYield(t *testing.T) {
 }
 
 // A run that ends gets back what was not begun, and an engine that stops gives back everything.
-func TestSubmissionsAreGivenBack(t *testing.T) {
+func TestDeleteIsGivenBack(t *testing.T) {
 	w, _, _ := ready(t, nil)
-	kind := cleanups(t, w.engine, w.engine.triggerNamed("ttl").Action)
-	object := func(name string) Entry {
-		return Entry{Kind: kind, Namespace: "ns", Name: name, UID: uidOf(name, 0), ResourceVersion: "7", Expiry: w.server, Source: "policy/p"}
-	}
+	kind, ttl := cleanups(t, w.engine), w.engine.triggerNamed("ttl").Action
 	synctest.Test(t, func(t *testing.T) {
-		ended, running := newLedger(), newLedger()
+		ended, running := newLedger(ttl), newLedger(ttl)
 		ctx, cancel := context.WithCancel(t.Context())
-		w.engine.Submit(ctx, ended, object("a"), object("b"))
-		w.engine.Submit(t.Context(), running, object("c"))
+		del := func(ctx context.Context, run *ledger, name string) {
+			o := Entry{Kind: kind, Namespace: "ns", Name: name, UID: uidOf(name, 0), ResourceVersion: "7", Expiry: w.server, Source: "policy/p"}
+			run.report(w.engine.Delete(ctx, o, run))
+		}
+		go del(ctx, ended, "a")
+		go del(ctx, ended, "b")
+		go del(t.Context(), running, "c")
+		synctest.Wait()
 		cancel()
 		synctest.Wait()
 		if ended.results[Held] != 2 || running.results[Held] != 0 {
 			t.Errorf("%v, %v: want the two of the run that ended to be held", ended.results, running.results)
 		}
 		w.engine.stop()
-		w.engine.Submit(t.Context(), running, object("d"))
+		synctest.Wait()
+		del(t.Context(), running, "d")
 		if running.results[Held] != 2 {
 			t.Errorf("%v: want both to be held", running.results)
 		}
