@@ -13,6 +13,8 @@ import (
 
 	cmapi "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/kustomize/api/krusty"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
@@ -129,6 +131,26 @@ func TestFailClosed(t *testing.T) {
 			want := `!(request.?namespace.orValue("") in ["` + strings.Join(judging.DefaultProtect(), `", "`) + `"])`
 			if !slices.Contains(w.MatchConditions, admissionv1.MatchCondition{Name: "not-protected", Expression: want}) || len(w.MatchConditions) < 2 {
 				t.Errorf("%s has the conditions %v, and not %s", w.Name, w.MatchConditions, want)
+			}
+		}
+	}
+}
+
+// TestNetworkPolicy: the policies of the component admit connections to each port of the Pods, that
+// of the HTTP API included.
+func TestNetworkPolicy(t *testing.T) {
+	admitted := map[string]bool{}
+	for _, policy := range only[*networkingv1.NetworkPolicy](component(t, "network-policy")) {
+		for _, rule := range policy.Spec.Ingress {
+			for _, port := range rule.Ports {
+				admitted[policy.Spec.PodSelector.MatchLabels["app.kubernetes.io/component"]+" "+port.Port.String()] = true
+			}
+		}
+	}
+	for _, deployment := range only[*appsv1.Deployment](component(t, "http-api")) {
+		for _, port := range deployment.Spec.Template.Spec.Containers[0].Ports {
+			if key := deployment.Spec.Template.Labels["app.kubernetes.io/component"] + " " + port.Name; !admitted[key] {
+				t.Errorf("no policy admits connections to port %s", key)
 			}
 		}
 	}

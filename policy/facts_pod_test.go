@@ -11,7 +11,8 @@ import (
 	"curfew.dev/curfew/test/builders"
 )
 
-// The finish time of a Pod in every form it comes in (KINDS.md), read by both readers.
+// The finish time of a Pod in every form it comes in (docs/reference-objects.md), read by both
+// readers.
 func TestPodFinishTime(t *testing.T) {
 	second := func(n int) time.Time { return noon.Add(time.Duration(n) * time.Second) }
 	failed := func() *builders.PodWrapper { return builders.MakePod("ci", "a").Phase(corev1.PodFailed) }

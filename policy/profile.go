@@ -17,8 +17,8 @@ import (
 )
 
 // Profile tells how one kind expresses what Curfew needs to know: when an object is finished, where
-// its native fields are, which pod templates it holds. Built-in profiles are in builtin.go;
-// KindProfile objects add to them.
+// its native fields are, which pod templates it holds. The profiles of Kubernetes' own kinds are
+// below, and KindProfile objects add to them.
 type Profile struct {
 	// Name of the profile, for people.
 	Name string
@@ -171,7 +171,7 @@ const (
 	kubeController    = "system:serviceaccount:kube-system:"
 )
 
-// The profiles of the kinds that are part of Kubernetes (KINDS.md, read off k8s.io/api).
+// The profiles of the kinds that are part of Kubernetes, read off k8s.io/api.
 var (
 	JobProfile = &Profile{
 		Name:            "job",

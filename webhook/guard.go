@@ -16,8 +16,8 @@ import (
 
 // guarded serves an endpoint as an [admission.Webhook] whose errors are no denials (S8). The API server
 // treats an AdmissionReview with allowed=false under a 200 as a rejection, whatever its code
-// (apiserver, webhook/{mutating,validating}/dispatcher.go). Only if the call fails does it ask its
-// failure policy, so an error has the HTTP status of one.
+// (k8s.io/apiserver, plugin/webhook/{mutating,validating}/dispatcher.go). Only if the call fails
+// does it ask its failure policy, so an error has the HTTP status of one.
 func (w *Webhooks) guarded(name string, answer answer) http.Handler {
 	hook := &admission.Webhook{Handler: w.counted(name, answer), LogConstructor: quiet}
 	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {

@@ -27,8 +27,8 @@ import (
 // objects that are not deleted in time. Package notice reports to Namespaces and policies.
 //
 // An object is judged again with each change and each list, but gets an Event for the same reason
-// only now and then. Beyond a rate, objects share one Event on their Namespace (event_budget.go),
-// so that a bound that thousands of objects break costs no request and no memory for each.
+// only now and then. Beyond a rate, objects share one Event on their Namespace ([eventBudget]), so
+// that a bound that thousands of objects break costs no request and no memory for each.
 type Reports struct {
 	// UID returns the UID of a Namespace, for the Event that objects share; nil leaves it out. Set
 	// it before Run.

@@ -21,6 +21,7 @@ import (
 
 	"curfew.dev/curfew/controller/paging"
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/quote"
 	"curfew.dev/curfew/policy/resolution"
 )
 
@@ -99,6 +100,9 @@ func (j *Jobs) See(object runtime.Object) {
 		return
 	}
 	now := seenJob{PodCounter: resolution.CounterOfJob(job), namespace: job.Namespace, version: job.ResourceVersion, counted: hasCounted(job)}
+	if now.TTL != nil { // No valid text is cut, and the state of a Job stays while it is being deleted.
+		now.TTL.Text = quote.Shorten(now.TTL.Text)
+	}
 	j.mu.Lock()
 	now.list = j.list
 	old, known := j.of[job.UID]

@@ -3,6 +3,7 @@ package follow
 import (
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -10,6 +11,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/lifetime"
 	"curfew.dev/curfew/policy/wellknown"
 	"curfew.dev/curfew/test/builders"
 )
@@ -46,6 +48,18 @@ func said(j *Jobs) string {
 		return "set"
 	default:
 		return counter.TTL.Text
+	}
+}
+
+// TestLongTextsOfJobsAreCut (S9): a tenant's annotation of 250 kB is not kept, and the longest valid
+// text is.
+func TestLongTextsOfJobsAreCut(t *testing.T) {
+	for _, text := range []string{strings.Repeat("1h", 125_000), strings.Repeat("0", lifetime.MaxDurationText-2) + "1h"} {
+		j, _ := changedJobs()
+		j.See(jobSeen(1, text, 1))
+		if got := said(j); len(got) > 1000 || got != text && len(text) <= lifetime.MaxDurationText {
+			t.Errorf("of %d bytes the follower keeps %d", len(text), len(got))
+		}
 	}
 }
 

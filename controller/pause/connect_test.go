@@ -56,6 +56,7 @@ func connecting(ctx context.Context, t *testing.T, gate *pause.Gate, protocol in
 func TestHeldWhileConnecting(t *testing.T) {
 	for name, protocol := range map[string]int{"HTTP/1.1": 1, "HTTP/2": 2} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel() // Two reads take two seconds.
 			var held atomic.Bool
 			read := make(chan bool, 100)
 			gate := pause.New(pause.Options{Clock: clock.RealClock{}, Log: logr.Discard()})

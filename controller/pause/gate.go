@@ -25,22 +25,19 @@ import (
 )
 
 const (
-	// readEvery is the interval of the reads while something is due, slowEvery while everything is
-	// held, and idleEvery while nothing is due, for metrics and kubectl curfew status.
-	readEvery = 300 * time.Millisecond
-	slowEvery = time.Second
+	// readEvery is the interval of the reads while something is due, and idleEvery while nothing is,
+	// for metrics and kubectl curfew status.
+	readEvery = time.Second
 	idleEvery = 30 * time.Second
-	// maxAge is how long after its sending a read permits a request. It is less than the second of
-	// S11, since some time passes between the check and the first byte on the wire.
-	maxAge = 800 * time.Millisecond
-	// readTimeout ends a read whose answer would be too old.
-	readTimeout = time.Second
-	// maxReads bounds the reads under way.
-	maxReads = 4
+	// maxAge is how long after its sending a read permits a request. It is less than the five
+	// seconds of S11, since some time passes between the check and the first byte on the wire.
+	maxAge = 4500 * time.Millisecond
+	// readTimeout ends a read whose answer would soon be too old. Further reads begin meanwhile.
+	readTimeout = 4 * time.Second
 	// wantFor is how long reads go on after something was due.
-	wantFor = 2 * time.Second
+	wantFor = 3 * time.Second
 	// Ahead is how long before an expiry the reads begin, so that the deletion waits for none.
-	Ahead = 250 * time.Millisecond
+	Ahead = 2 * time.Second
 )
 
 // Reader reads the pauses that are in effect, consistently: it sees every one that was accepted
@@ -172,7 +169,7 @@ func (g *Gate) show(now time.Time) (known bool) {
 	}
 	g.shownOf = of
 	next.Version = g.shown.Version
-	// The reason may differ at each read, as in how long the answer took. That is no change.
+	// The reason may differ at each read. That is no change.
 	again := g.shown.Unread != "" && next.Unread != ""
 	if g.shown.Version == 0 || !again && !reflect.DeepEqual(next, g.shown) {
 		next.Version++
@@ -212,11 +209,6 @@ func (v *View) HoldsAll(trigger policy.Trigger) bool {
 
 // any reports whether anything at all is held.
 func (v *View) any() bool { return v.some(func(*judging.Pause) bool { return true }) }
-
-// all reports whether everything is held.
-func (v *View) all() bool {
-	return v.some(func(p *judging.Pause) bool { return len(p.Triggers) == 0 && len(p.Namespaces) == 0 })
-}
 
 func (v *View) some(which func(*judging.Pause) bool) bool {
 	if v.Unread != "" {

@@ -62,7 +62,7 @@ func FoundBy(name string, labels, annotations map[string]string) string {
 			return "name " + name
 		}
 	}
-	if labels["owner"] == "helm" { // Helm, pkg/storage/driver/secrets.go and cfgmaps.go: List
+	if labels["owner"] == "helm" { // Helm, pkg/storage/driver/{secrets,cfgmaps}.go: List
 		return "label owner"
 	}
 	for _, key := range slices.Sorted(maps.Keys(labels)) {

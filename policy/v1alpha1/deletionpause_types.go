@@ -4,10 +4,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// DeletionPause is the emergency stop. From one second after the API server accepted it until its
-// until, or until it is deleted, Curfew deletes and stops nothing that it names. Nothing is lost:
-// what falls due meanwhile waits. Anyone who can create DeletionPauses can hold every deletion of
-// Curfew, and cause none.
+// DeletionPause is the emergency stop. From five seconds after the API server accepted it until
+// its until, or until it is deleted, Curfew deletes and stops nothing that it names. Nothing is
+// lost: what falls due meanwhile waits. Anyone who can create DeletionPauses can hold every deletion
+// of Curfew, and cause none.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Cluster,shortName=dpause,categories=curfew

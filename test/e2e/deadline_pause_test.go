@@ -45,7 +45,7 @@ func (s *space) pause(triggers string) {
 	s.Helper()
 	s.Cleanup(func() { s.afterwards("delete", v1alpha1.DeletionPauses, s.name, "--ignore-not-found") })
 	s.apply(fmt.Sprintf("{apiVersion: curfew.dev/v1alpha1, kind: DeletionPause, metadata: {name: %[1]s}, spec: {%[2]snamespaces: [%[1]s], reason: e2e}}", s.name, triggers))
-	s.outlast(now().Add(second)) // From then on the pause holds.
+	s.outlast(now().Add(5 * second)) // From then on the pause holds (S11).
 }
 
 func (s *space) resume() {

@@ -2,6 +2,7 @@ package house
 
 import (
 	"os"
+	"path"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -20,6 +21,9 @@ var (
 	// paragraph is also the end of a heading, of an item and of a cell.
 	paragraph = regexp.MustCompile(`\n\s*\n|\n\s*(?:[-*]|\d+\.) |\n#+ |\|`)
 	sentence  = regexp.MustCompile(`[.?!]\s+`)
+
+	// fileName is the name of a file in a comment, with or without its folder.
+	fileName = regexp.MustCompile(`[\w./{},-]*\w\.(?:go|md)\b`)
 )
 
 // sentences are the bad sentences of a page. A piece of code is one word.
@@ -50,6 +54,31 @@ func TestProse(t *testing.T) {
 			t.Errorf("%s: %s: %s", page, badSentence(one), one)
 		}
 	})
+}
+
+// TestFilesInComments reads the comments of Go files. A Go file without a folder is one beside the
+// comment, a page without a folder is any of ours, and a path into a top folder of ours exists.
+// Other paths are those of other projects.
+func TestFilesInComments(t *testing.T) {
+	exists := map[string]bool{}
+	eachFile(t, "", func(relative, _ string) {
+		top, _, _ := strings.Cut(relative, "/")
+		exists[relative], exists[top+"/"] = true, true
+		if path.Ext(relative) == ".md" {
+			exists[path.Base(relative)] = true
+		}
+	})
+	for _, s := range sources(t) {
+		for _, comment := range s.file.Comments {
+			for _, name := range fileName.FindAllString(comment.Text(), -1) {
+				top, _, inside := strings.Cut(name, "/")
+				beside := !inside && exists[path.Join(path.Dir(s.path), name)]
+				if !exists[name] && !beside && (!inside || exists[top+"/"]) {
+					t.Errorf("%s: there is no %s", s.set.Position(comment.Pos()), name)
+				}
+			}
+		}
+	}
 }
 
 // badSentence says how to improve a sentence, or nothing.

@@ -37,7 +37,7 @@ func Command(env console.Environment) *cobra.Command {
 		Use:   "pause --reason TEXT [-n NAMESPACE,...] [--trigger TRIGGER,...] [--for DURATION]",
 		Short: "Stop all deletions and stops of Curfew at once, until you resume them",
 		Long: `Stop all deletions and stops of Curfew, or some, by namespace or trigger.
-One second after the command says so, Curfew sends none that the pause names.
+Five seconds after the command says so, Curfew sends none that the pause names.
 What falls due meanwhile waits, and is deleted at the usual pace afterwards.
 
 Without -n the pause is for the whole cluster, whatever the namespace of your
@@ -142,7 +142,7 @@ func (o *pauseOptions) run(ctx context.Context, call *session.Call) error {
 	if !pause.Until.IsZero() {
 		until = ", until " + console.Instant(pause.Until, now.Location())
 	}
-	if _, err := fmt.Fprintf(out, "%s created: one second from now Curfew deletes and stops nothing %s%s\n"+
+	if _, err := fmt.Fprintf(out, "%s created: five seconds from now Curfew deletes and stops nothing %s%s\n"+
 		"To end it: kubectl curfew resume %s\n", name, whatPaused(&pause), until, name[strings.Index(name, "/")+1:]); err != nil {
 		return err
 	}

@@ -154,7 +154,6 @@ func TestAllOfTheManifestsIsFound(t *testing.T) {
 	// Objects that Curfew itself creates have no label, and the chart alone has some.
 	for _, made := range [][3]string{
 		{"v1", "Secret", tlsSecret}, {"v1", "Secret", caSecret}, {"v1", "ConfigMap", "curfew-settings"}, {"coordination.k8s.io/v1", "Lease", lease},
-		{"networking.k8s.io/v1", "NetworkPolicy", webhook}, {"networking.k8s.io/v1", "NetworkPolicy", controller},
 		{"v1", "ServiceAccount", "curfew-metrics"}, {"v1", "Secret", "curfew-metrics-token"}, {"v1", "Service", "curfew-metrics"},
 		{"monitoring.coreos.com/v1", "ServiceMonitor", "curfew"},
 	} {

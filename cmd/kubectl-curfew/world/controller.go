@@ -19,7 +19,7 @@ import (
 )
 
 // Controller is how Curfew's controller runs: its flags, by the ConfigMap that it publishes, and
-// whether it runs at all (liveness.go). Without the ConfigMap the defaults apply.
+// whether it runs at all (open.go). Without the ConfigMap the defaults apply.
 type Controller struct {
 	// Unknown says why the settings cannot be read; "" where they are known.
 	Unknown string

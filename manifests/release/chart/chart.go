@@ -140,6 +140,7 @@ var components = []component{
 	{"http-api", ".Values.httpAPI"},
 	{"leave-native-ttl", ".Values.leaveNativeTTL"},
 	{"monitoring", ".Values.monitoring"},
+	{"network-policy", "(.Values.networkPolicy).enabled"},
 	{"no-builtin-profiles", "not .Values.builtinProfiles"},
 	{"precreated-webhooks", ".Values.precreatedWebhooks"},
 	{"secure-metrics", "(.Values.metrics).secure"},

@@ -101,6 +101,7 @@ var switches = map[string]values{
 	"http-api":            {"httpAPI": true},
 	"leave-native-ttl":    {"leaveNativeTTL": true},
 	"monitoring":          {"monitoring": true},
+	"network-policy":      {"networkPolicy": values{"enabled": true}},
 	"no-builtin-profiles": {"builtinProfiles": false},
 	"precreated-webhooks": {"precreatedWebhooks": true},
 	"secure-metrics":      {"metrics": values{"secure": true}},

@@ -99,6 +99,9 @@ func parameters(o object) map[string]place {
 			out[""] = place{when: issued}
 			out[".spec.issuerRef"] = place{set: ".Values.issuerRef"}
 		}
+	case "NetworkPolicy":
+		out[".spec.ingress.0.from"] = place{set: ".Values.networkPolicy.metricsFrom"}
+		out[".spec.egress.0.ports"] = place{block: "{{- range .Values.networkPolicy.apiServerPorts }}\n- port: {{ . }}\n{{- end }}"}
 	case "PodMonitor":
 		out[""] = place{when: "and .Values.monitoring (not (.Values.serviceMonitor).enabled)"}
 		out[".spec.podMetricsEndpoints.0"] = place{more: "{{- with include \"curfew.scrape\" . }}\n{{- . | nindent 4 }}\n{{- end }}\n"}

@@ -180,12 +180,6 @@ func TestValues(t *testing.T) {
 			"service-curfew-webhook": {`"port":443,"protocol":"TCP","targetPort":"webhook"`, `"port":8443,"protocol":"TCP","targetPort":"api"`},
 		}},
 		"the Pods' own network": {nil, map[string][]string{webhook: {"!hostNetwork", "!dnsPolicy", `"maxUnavailable":0`}}},
-		"NetworkPolicies": {values{"networkPolicy": values{"enabled": true}, "httpAPI": true}, map[string][]string{
-			"networkpolicy-curfew-webhook": {`"ingress":[{"ports":[{"port":"webhook"},{"port":"api"}]},{"ports":[{"port":"health"}]},{"ports":[{"port":"metrics"}]}]`,
-				`"egress":[{"ports":[{"port":443},{"port":6443}]}]`, `"matchLabels":{"app.kubernetes.io/component":"webhook","app.kubernetes.io/name":"curfew"}`},
-			"networkpolicy-curfew-controller": {`"ingress":[{"ports":[{"port":"health"}]},{"ports":[{"port":"metrics"}]}]`,
-				`"matchLabels":{"app.kubernetes.io/component":"controller","app.kubernetes.io/name":"curfew"}`},
-		}},
 		"secure metrics": {values{"monitoring": true}, map[string][]string{
 			webhook: {`"--metrics-secure"`}, controller: {`"--metrics-secure"`}, "clusterrole-curfew-metrics-auth": {`"tokenreviews"`},
 			"podmonitor-curfew-webhook":                {`"authorization":{"credentials":{"key":"token","name":"curfew-metrics-token"}}`, `"scheme":"https"`},
@@ -251,7 +245,7 @@ func TestCommonLabels(t *testing.T) {
 	for _, set := range switches {
 		every = append(every, set)
 	}
-	every = append(every, values{"serviceMonitor": values{"enabled": true}, "networkPolicy": values{"enabled": true},
+	every = append(every, values{"serviceMonitor": values{"enabled": true},
 		"testNamespace": "curfew-test", "webhook": values{"podLabels": values{"own": "x"}}, "commonLabels": values{"team": "a", "number": "1"}})
 	objects, _ := render(t, namespace, asBase(every...))
 	for id, o := range objects {

@@ -1,7 +1,7 @@
 // Package stale is a trigger with feeds and an action of its own. It shows what a trigger needs in
-// the controller: this package, its entry in the list of triggers, and its registration in
-// cmd/curfew (triggers_e2e.go has both). Pauses do not know it: ARCHITECTURE.md lists what they
-// need. No release contains it; a test builds it with tag e2e.
+// the controller: this package, its entry in the list of triggers, and its registration (both in
+// cmd/curfew/triggers_e2e.go). Pauses do not know it: ARCHITECTURE.md lists what they need. No
+// release contains it; a test builds it with tag e2e.
 //
 // It takes a Lease with label [Label] from a holder that has not renewed it in time: its holder
 // becomes "".

@@ -42,7 +42,7 @@ const (
 	// staleFor is how old the rules may be by which an object is deleted (S12).
 	staleFor = 15 * time.Second
 	// pausedFrom is when a pause is in effect (S11).
-	pausedFrom = time.Second
+	pausedFrom = 5 * time.Second
 	// forgottenAfter is how long after its time an object may still exist in a history at rest.
 	forgottenAfter = 2 * time.Minute
 )

@@ -191,7 +191,15 @@ func TestPlantedFaultsAreReported(t *testing.T) {
 			p.add("configmaps", labelled)
 			time.Sleep(time.Minute)
 			p.add("deletionpauses.curfew.dev", "{metadata: {name: x}, spec: {triggers: [label], reason: a test}}")
-			time.Sleep(2 * time.Second)
+			time.Sleep(6 * time.Second)
+			p.confirm()
+			p.remove("configmaps", "x")
+		}},
+		"as a pause begins": {"", func(p *planted) {
+			p.add("configmaps", labelled)
+			time.Sleep(time.Minute)
+			p.add("deletionpauses.curfew.dev", "{metadata: {name: x}, spec: {triggers: [label], reason: a test}}")
+			time.Sleep(4 * time.Second)
 			p.confirm()
 			p.remove("configmaps", "x")
 		}},
