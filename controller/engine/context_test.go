@@ -69,7 +69,7 @@ func (w *world) judgeStale() {
 func (w *world) tellStale() {
 	for _, o := range w.around.stale {
 		if w.around.staleBrake == keepBrake {
-			w.engine.Cancel(o.Kind, o.UID, o.ResourceVersion)
+			w.engine.Cancel(o.Kind, o.UID, o.ResourceVersion, o.Epoch)
 		} else {
 			w.engine.Upsert(o)
 		}

@@ -196,9 +196,9 @@ func (r *Relist) Terminating(o Entry, since time.Time) {
 }
 
 // Cancel is Engine.Cancel for an object in the list that has no expiry.
-func (r *Relist) Cancel(k Kind, uid types.UID, resourceVersion string) {
+func (r *Relist) Cancel(k Kind, uid types.UID, resourceVersion string, epoch uint64) {
 	r.Seen++
-	r.engine.Cancel(k, uid, resourceVersion)
+	r.engine.Cancel(k, uid, resourceVersion, epoch)
 }
 
 // End drops the objects that were not seen since BeginRelist and returns their number.

@@ -56,7 +56,7 @@ func (e *entries) Upsert(o Entry) { e.upsert(o, fromWatch) }
 func (e *entries) upsert(o Entry, from origin) {
 	if o.Expiry.IsZero() {
 		// An object without an expiry is kept (S6).
-		e.Cancel(o.Kind, o.UID, o.ResourceVersion)
+		e.Cancel(o.Kind, o.UID, o.ResourceVersion, o.Epoch)
 		return
 	}
 	r := e.read()
@@ -85,6 +85,9 @@ func (e *entries) apply(o *Entry, now int64, from origin) {
 	en := x.At(slot)
 	en.Gen = e.kinds[o.Kind].gen
 	cmp := en.Compare(o.ResourceVersion)
+	if cmp == index.Same && en.JudgedAfter(o.Epoch) && tracked(en.State) {
+		return // A judgement by older rules, which another goroutine has overtaken (S3).
+	}
 	switch en.State {
 	case index.Tombstone:
 		// Events that were sent before the DELETE still come in. After KeepOut, or with a newer
@@ -197,9 +200,9 @@ func (e *entries) Remove(k Kind, uid types.UID) {
 }
 
 // Cancel drops the entry of the UID, because in the state of the given resourceVersion the object
-// exists and has no expiry. It changes nothing if a newer state is tracked, or if the object is
-// being deleted.
-func (e *entries) Cancel(k Kind, uid types.UID, resourceVersion string) {
+// exists and has no expiry, judged in the given epoch. It changes nothing if a newer state or a
+// newer judgement is tracked, or if the object is being deleted.
+func (e *entries) Cancel(k Kind, uid types.UID, resourceVersion string, epoch uint64) {
 	e.mu.Lock()
 	defer e.unlock()
 	slot, ok := e.lookup(k, uid)
@@ -214,7 +217,7 @@ func (e *entries) Cancel(k Kind, uid types.UID, resourceVersion string) {
 	switch en.State {
 	case index.Tombstone, index.Terminating:
 	default:
-		if en.Compare(resourceVersion) != index.Older {
+		if cmp := en.Compare(resourceVersion); cmp != index.Older && (cmp != index.Same || !en.JudgedAfter(epoch)) {
 			e.release(slot)
 		}
 	}

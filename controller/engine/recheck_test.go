@@ -229,3 +229,31 @@ func TestHoldOfOneNamespace(t *testing.T) {
 		t.Errorf("%v after the hold", n)
 	}
 }
+
+// S3: two goroutines of a feed judge one state of an object. The first read the settings of the
+// namespace before they changed, and its judgement comes last. It changes nothing, and neither does
+// one of another state that is older.
+func TestOlderJudgementComesLast(t *testing.T) {
+	for name, late := range map[string]func(e *Engine, o Entry){
+		"no TTL":           func(e *Engine, o Entry) { e.Cancel(o.Kind, o.UID, o.ResourceVersion, o.Epoch) },
+		"a TTL of 30 days": func(e *Engine, o Entry) { o.Expiry = o.Expiry.Add(30 * 24 * time.Hour); e.Upsert(o) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, outcomes, _ := ready(t, nil)
+			x := w.create("j", time.Second, false)
+			w.finish(x)
+			w.events = nil
+			older := w.object(x)
+			older.Epoch = w.engine.Epoch()
+			w.engine.RecheckIn("ns", w.kind)
+			newer := w.object(x)
+			newer.Epoch = w.engine.Epoch()
+			w.engine.Upsert(newer)
+			late(w.engine, older)
+			w.after(time.Hour)
+			if n := count(*outcomes)[Deleted]; n != 1 {
+				t.Errorf("an hour after its expiry: %d deleted, %d tracked", n, w.engine.Tracked())
+			}
+		})
+	}
+}

@@ -67,7 +67,7 @@ func (w *world) observeLabel(t thing) {
 	case t.gone, t.label.IsZero():
 		w.engine.Remove(w.labels.kind, t.uid)
 	case t.deleting.IsZero() && w.around.seen == keepBrake:
-		w.engine.Cancel(w.labels.kind, t.uid, strconv.FormatUint(t.rv, 10))
+		w.engine.Cancel(w.labels.kind, t.uid, strconv.FormatUint(t.rv, 10), w.engine.Epoch())
 	case !t.deleting.IsZero():
 		w.engine.Terminating(w.labelled(&t), t.deleting)
 	default:
@@ -93,7 +93,7 @@ func (w *world) handOverLabelList() {
 	for _, t := range w.labels.listing {
 		switch {
 		case t.deleting.IsZero() && w.around.seen == keepBrake:
-			relist.Cancel(w.labels.kind, t.uid, strconv.FormatUint(t.rv, 10))
+			relist.Cancel(w.labels.kind, t.uid, strconv.FormatUint(t.rv, 10), w.engine.Epoch())
 		case t.deleting.IsZero():
 			relist.Upsert(w.labelled(&t))
 		default:

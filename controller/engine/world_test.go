@@ -297,7 +297,7 @@ func (w *world) observe(t thing) {
 	case due:
 		w.engine.Upsert(w.object(&t))
 	default:
-		w.engine.Cancel(w.kind, t.uid, w.object(&t).ResourceVersion)
+		w.engine.Cancel(w.kind, t.uid, w.object(&t).ResourceVersion, w.engine.Epoch())
 	}
 }
 
@@ -365,7 +365,7 @@ func (w *world) relist(list []thing, rv uint64) {
 		case due:
 			rl.Upsert(w.object(&t))
 		default:
-			rl.Cancel(w.kind, t.uid, strconv.FormatUint(t.rv, 10))
+			rl.Cancel(w.kind, t.uid, strconv.FormatUint(t.rv, 10), w.engine.Epoch())
 		}
 	}
 	rl.End(strconv.FormatUint(rv, 10))

@@ -25,7 +25,7 @@ import (
 type sink interface {
 	Upsert(engine.Entry)
 	Terminating(engine.Entry, time.Time)
-	Cancel(kind engine.Kind, uid types.UID, resourceVersion string)
+	Cancel(kind engine.Kind, uid types.UID, resourceVersion string, epoch uint64)
 }
 
 // listing is one list of a feed: a relist for each trigger, in the same order. It is nil for single
@@ -85,7 +85,7 @@ func (f *Feed) tell(ctx context.Context, facts *policy.Facts, object runtime.Obj
 			to.Terminating(one.object(facts, policy.Verdict{}), facts.DeletingSince)
 			continue
 		case one.Idle != nil && one.Idle(facts):
-			to.Cancel(one.handle, facts.UID, facts.ResourceVersion)
+			to.Cancel(one.handle, facts.UID, facts.ResourceVersion, epoch)
 			continue
 		case around == nil:
 			var err error
@@ -113,7 +113,7 @@ func (f *trigger) tell(facts *policy.Facts, around *platform.Context, object run
 		due.Epoch, due.Payload = epoch, payload
 		to.Upsert(due)
 	case policy.RecordFinish, policy.Keep:
-		to.Cancel(f.handle, facts.UID, facts.ResourceVersion)
+		to.Cancel(f.handle, facts.UID, facts.ResourceVersion, epoch)
 	default:
 		return fmt.Errorf("verdict %q of %s %s/%s is not known: this is a bug", verdict.Action, f.kind.Profile.Name, facts.Namespace, facts.Name)
 	}

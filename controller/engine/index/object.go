@@ -101,6 +101,9 @@ func (e *Record) Compare(version string) Order {
 // NewerThan reports whether the version of the entry is a number above a limit.
 func (e *Record) NewerThan(limit uint64) bool { return e.Flags&FlagOddRV == 0 && e.rv > limit }
 
+// JudgedAfter reports whether the entry was judged in a later epoch.
+func (e *Record) JudgedAfter(epoch uint64) bool { return e.epoch > epoch }
+
 // Waits reports whether the entry is in a heap.
 func (e *Record) Waits() bool { return e.pos >= 0 }
 
