@@ -214,6 +214,10 @@ site-check: ## the site in Chromium: links, anchors, HTML, axe-core; each page a
 site-serve: ## the same site on http://localhost:1313, updated while you edit
 	@$(HUGO) server --noBuildLock --disableFastRender
 
+.PHONY: size
+size: ## code lines by folder, of product, tests and tools; test/house/ratchet.json has what their sums may be
+	@go test ./test/house -run '^TestBudget$$' -v -count=1 | sed -n 's/^ *budget_test.go:[0-9]*: //p'
+
 .PHONY: lint
 lint: ## gofmt, go vet, staticcheck, gosec and the house rules (test/house)
 	@echo "1/7 gofmt" >&2

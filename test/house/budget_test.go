@@ -5,7 +5,9 @@ import (
 	"flag"
 	"fmt"
 	"go/ast"
+	"maps"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -17,7 +19,15 @@ var update = flag.Bool("update", false, "write the present numbers of code lines
 // passes.
 func TestBudget(t *testing.T) {
 	const file = "ratchet.json"
-	now := codeLines(sources(t))
+	all := sources(t)
+	now := codeLines(all, areaOf)
+	folders := codeLines(all, func(s *source) string {
+		parts := strings.Split(s.path, "/")
+		return strings.Join(parts[:min(2, len(parts)-1)], "/") + " " + areaOf(s)
+	})
+	for _, folder := range slices.Sorted(maps.Keys(folders)) {
+		t.Logf("%7d %s", folders[folder], folder)
+	}
 	if *update {
 		rounded := map[string]int{} // so that a line more is no failure
 		for area, lines := range now {
@@ -46,22 +56,29 @@ func TestBudget(t *testing.T) {
 	}
 }
 
+// areaOf is product, tests, or tools.
+func areaOf(s *source) string {
+	switch {
+	case strings.HasSuffix(s.path, "_test.go"):
+		return "tests"
+	case s.product():
+		return "product"
+	default:
+		return "tools"
+	}
+}
+
 // codeLines counts lines that are neither blank nor only a comment, in hand-written code.
-func codeLines(all []source) map[string]int {
+func codeLines(all []source, key func(*source) string) map[string]int {
 	found := map[string]int{}
-	for _, s := range all {
-		area := "tools"
-		switch {
-		case ast.IsGenerated(s.file):
+	for i := range all {
+		s := &all[i]
+		if ast.IsGenerated(s.file) {
 			continue
-		case strings.HasSuffix(s.path, "_test.go"):
-			area = "tests"
-		case s.product():
-			area = "product"
 		}
 		for _, line := range s.lines {
 			if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "//") {
-				found[area]++
+				found[key(s)]++
 			}
 		}
 	}
