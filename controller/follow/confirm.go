@@ -96,8 +96,8 @@ func NewRules(
 	policies, profiles := platform.Policies.mirror, platform.Profiles.mirror
 	r.kinds = []*ruleKind{
 		{resource: "namespaces", list: namespaces.list, versions: &namespaces.versions, catchUp: namespaces.catchUp},
-		own(v1alpha1.LifecyclePolicies, &policies.versions, policies.restart, func(read *rules) *listing { return read.policies }),
-		own(v1alpha1.KindProfiles, &profiles.versions, profiles.restart, func(read *rules) *listing { return read.profiles }),
+		own(v1alpha1.LifecyclePolicies, &policies.versions, policies.Again, func(read *rules) *listing { return read.policies }),
+		own(v1alpha1.KindProfiles, &profiles.versions, profiles.Again, func(read *rules) *listing { return read.profiles }),
 	}
 	for _, k := range r.kinds {
 		k.wanted = loop.NewSignal()

@@ -171,7 +171,7 @@ var deletions = []Mutant{
 	{"S1", "a label is given to a state that was not judged", "controller/backfill/object.go",
 		`, "resourceVersion": facts.ResourceVersion}`, "}",
 		"controller/backfill TestWhatIsLabelled TestObjectThatChanges"},
-	{"S6", "any 404 for a list empties the local copy", "controller/follow/mirror.go",
+	{"S6", "any 404 for a list empties the local copy", "controller/watch/follower.go",
 		"return err == nil && unserved", "return true || err == nil && unserved",
 		"controller/follow TestNotFoundIsNoEmptyList TestLiveReadsWithoutCRDs"},
 	{"S10", "a right to single objects counts for all", "controller/permission/permission.go",
