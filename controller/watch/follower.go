@@ -110,6 +110,9 @@ func New(options Options) *Follower {
 // Again lists all objects again.
 func (f *Follower) Again() { f.again.Set() }
 
+// Asked reports whether Again was called since the list under way began.
+func (f *Follower) Asked() bool { return len(f.again) > 0 }
+
 // Wake ends the wait after a failure, or for a kind that is not served.
 func (f *Follower) Wake() {
 	if !f.Following() {
