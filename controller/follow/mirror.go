@@ -58,7 +58,9 @@ const maxRetry = 2 * time.Second
 func NewMirror[T any](source Source, read func(*unstructured.Unstructured) T, clock clock.Clock, log logr.Logger) *Mirror[T] {
 	m := &Mirror[T]{source: source, read: read, items: map[string]T{}, listed: make(chan struct{})}
 	m.Follower = watch.New(watch.Options{
-		List:  func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) { return source.List(ctx, options) },
+		List: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+			return source.List(ctx, options)
+		},
 		Watch: source.Watch, Backoff: loop.NewBackoffOf(200*time.Millisecond, maxRetry),
 		Begin: m.begin, Observe: m.observe, Deleted: m.deleted, End: m.end, Clock: clock, Log: log,
 	})
