@@ -18,8 +18,8 @@ import (
 	"curfew.dev/curfew/controller/loop"
 )
 
-// Options say how a kind is read, and who gets its objects. All functions but List, Watch and
-// Observe may be nil. They are called one after another.
+// Options say how a kind is read, and who gets its objects. The functions are called one after
+// another. Gather, Unserved, Bookmark and Changed may be nil.
 type Options struct {
 	List  func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error)
 	Watch func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error)
@@ -63,14 +63,10 @@ type Follower struct {
 	gap   atomic.Pointer[gap]
 
 	// Run alone uses these. due is when to list again, and asked is the signal for that, or nil once it
-	// was received.
-	due   <-chan time.Time
-	asked loop.Signal
-	// cut counts the streams in a row that ended before their list was complete. After too many, or
-	// after a stream that stalled, lists are read in pages until pagedUntil.
-	cut        int
+	// was received. After a stream that did not bring its list, pages are read until pagedUntil.
+	due        <-chan time.Time
+	asked      loop.Signal
 	pagedUntil time.Time
-	absent     bool
 }
 
 // gap is a time in which not all objects are known, or their changes are not being watched.
@@ -82,6 +78,8 @@ type gap struct {
 const (
 	// usefulAfter is how long a watch must last for the list before it to count as a success.
 	usefulAfter = 10 * time.Second
+	// patience is how long a list on schedule may take until objects count as missing.
+	patience = time.Minute
 	// absentFor is how long a kind that is not served is left alone, and at most one that may not be
 	// read. Its first refusals are retried at once: an API server that has just started refuses until
 	// it has read its roles.
@@ -91,10 +89,10 @@ const (
 var (
 	// ErrNotListed: the API server has not answered yet.
 	ErrNotListed = errors.New("not listed yet")
-	// After these, nothing has failed.
 	errListAgain = errors.New("time to list again")
 	errEnded     = errors.New("the watch has ended")
-	errAbsent    = errors.New("the kind is not served")
+	errAbsent    = errors.New("the CRD is not installed: none of its objects count until it is")
+	errCut       = errors.New("the stream broke")
 )
 
 // New makes a follower that does nothing until Run.
@@ -135,7 +133,7 @@ func (f *Follower) Err() error {
 // counts only if it takes long.
 func (f *Follower) IncompleteSince() time.Time {
 	open := f.gap.Load()
-	if open == nil || open.err == nil && f.Clock.Since(open.since) < stallAfter {
+	if open == nil || open.err == nil && f.Clock.Since(open.since) < patience {
 		return time.Time{}
 	}
 	return open.since
@@ -162,6 +160,7 @@ func (f *Follower) Run(ctx context.Context) {
 		case ctx.Err() != nil || errors.Is(err, errListAgain):
 			continue
 		case errors.Is(err, errAbsent):
+			f.failed(err)
 			wait = absentFor
 		case errors.Is(err, errEnded):
 			wait = f.Backoff.Next()
@@ -216,39 +215,33 @@ func (f *Follower) changed() {
 func (f *Follower) follow(ctx context.Context, version string, events watch.Interface) (err error) {
 	delay := loop.NewBackoff()
 	for {
+		next := version
 		if events == nil {
 			events, err = f.Watch(ctx, metav1.ListOptions{
 				FieldSelector: f.FieldSelector, LabelSelector: f.LabelSelector, ResourceVersion: version, AllowWatchBookmarks: true,
 			})
 		}
-		if err != nil {
-			events, err = nil, fmt.Errorf("watching: %w", err)
-			if ctx.Err() != nil || f.Relist == 0 || refused(err) {
+		if err == nil {
+			f.complete()
+			next, _, err = f.drain(ctx, version, events.ResultChan(), nil)
+			events.Stop()
+			if err == nil && f.Relist == 0 {
+				err = errEnded
+			}
+			if err != nil {
 				return err
 			}
-			f.failed(err)
-			if err = f.pause(ctx, delay.Next()); err != nil {
-				return err
-			}
-			continue
-		}
-		f.complete()
-		next, err := f.drain(ctx, version, events.ResultChan(), nil)
-		events.Stop()
-		events = nil
-		switch {
-		case err != nil:
+		} else if err = fmt.Errorf("watching: %w", err); ctx.Err() != nil || f.Relist == 0 || refused(err) {
 			return err
-		case f.Relist == 0:
-			return errEnded
-		case next != version:
-			delay.Reset()
-		default: // A watch that ends without an event must not be opened again in a tight loop.
-			if err := f.pause(ctx, delay.Next()); err != nil {
-				return err
-			}
+		} else {
+			f.failed(err)
 		}
-		version = next
+		if events = nil; next != version {
+			version = next
+			delay.Reset()
+		} else if err = f.pause(ctx, delay.Next()); err != nil { // No watch is opened again in a tight loop.
+			return err
+		}
 	}
 }
 
@@ -256,46 +249,42 @@ func (f *Follower) follow(ctx context.Context, version string, events watch.Inte
 // unknown because the kind was removed and created again. All other errors are temporary, including
 // a missing permission: an API server that has just started may not have read the roles yet.
 func refused(err error) bool {
-	var status apierrors.APIStatus
-	if !errors.As(err, &status) || apierrors.IsTooManyRequests(err) || apierrors.IsUnauthorized(err) || apierrors.IsForbidden(err) {
-		return false
-	}
-	code := status.Status().Code
-	return code >= 400 && code < 500
+	return apierrors.IsResourceExpired(err) || apierrors.IsGone(err) || apierrors.IsNotFound(err) || apierrors.IsBadRequest(err) ||
+		apierrors.IsInvalid(err)
 }
 
-// drain handles the events of one watch until it ends, or until over. It returns the last
-// resourceVersion that it saw.
-func (f *Follower) drain(ctx context.Context, version string, events <-chan watch.Event, over <-chan time.Time) (string, error) {
+// drain handles the events of one watch until it ends, until a list ends with one, or until over. It
+// returns the last resourceVersion that it saw.
+func (f *Follower) drain(
+	ctx context.Context, version string, events <-chan watch.Event, over <-chan time.Time,
+) (last string, listed bool, err error) {
 	for {
 		select {
 		case <-ctx.Done():
-			return version, ctx.Err()
+			return version, false, ctx.Err()
 		case <-f.due:
-			return version, errListAgain
+			return version, false, errListAgain
 		case <-f.asked:
 			if f.Gather == nil {
-				return version, errListAgain
+				return version, false, errListAgain
 			}
 			f.asked, f.due = nil, f.Clock.After(f.Gather())
 		case <-over:
-			return version, nil
+			return version, false, nil
 		case event, ok := <-events:
 			if !ok {
-				return version, nil
+				return version, false, nil
 			}
-			next, _, err := f.event(ctx, event)
-			if err != nil {
-				return version, err
+			if version, listed, err = f.event(ctx, event); err != nil || listed {
+				return version, listed, err
 			}
-			version = next
 		}
 	}
 }
 
 // pause waits without a watch. It returns errListAgain if it is time to list again before that.
 func (f *Follower) pause(ctx context.Context, wait time.Duration) error {
-	_, err := f.drain(ctx, "", nil, f.Clock.After(wait))
+	_, _, err := f.drain(ctx, "", nil, f.Clock.After(wait))
 	return err
 }
 
@@ -312,9 +301,7 @@ func (f *Follower) event(ctx context.Context, event watch.Event) (version string
 	case watch.Added, watch.Modified:
 		err = f.Observe(ctx, event.Object)
 	case watch.Deleted:
-		if f.Deleted != nil {
-			f.Deleted(object)
-		}
+		f.Deleted(object)
 	case watch.Bookmark:
 		if f.Bookmark != nil {
 			f.Bookmark(object.GetResourceVersion())

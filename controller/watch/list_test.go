@@ -45,7 +45,7 @@ func TestStreamThatDoesNotEnd(t *testing.T) {
 		busy, cut bool
 		most      time.Duration
 	}{
-		"silent": {most: 2*stallAfter + time.Second}, "busy": {busy: true, most: maxStream + time.Second}, "cut": {cut: true, most: 10 * time.Second},
+		"silent": {most: maxStream + time.Second}, "busy": {busy: true, most: maxStream + time.Second}, "cut": {cut: true, most: time.Second},
 	} {
 		inBubble(t, name, func(t *testing.T) {
 			a := newAPI("a")
@@ -61,7 +61,7 @@ func TestStreamThatDoesNotEnd(t *testing.T) {
 			if took := time.Since(began); took > test.most {
 				t.Fatalf("all is known after %s, want %s at most", took, test.most)
 			}
-			if c.ends != 1 || strings.Count(a.asked(), "stream") > streamTries {
+			if c.ends != 1 || strings.Count(a.asked(), "stream") != 1 {
 				t.Errorf("%d lists have ended", c.ends)
 			}
 			after(pagedFor - time.Minute)
@@ -100,7 +100,7 @@ func TestIncompleteSince(t *testing.T) {
 		check("within a minute", 0)
 		after(time.Minute)
 		check("a minute later", time.Minute+time.Second)
-		after(2 * time.Minute)
+		after(maxStream)
 		check("in pages", 0)
 		a.locked(func() { a.noWatch = errors.New("no route") })
 		a.end()

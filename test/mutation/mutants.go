@@ -130,7 +130,7 @@ var deletions = []Mutant{
 		"\t\t\"uid\":             job.uid,\n", "",
 		"controller/feed TestFinishTimeIsWrittenDown"},
 	{"S3", "nothing is listed again after a watch lost changes", "controller/watch/follower.go",
-		"case <-f.due:\n\t\t\treturn version, errListAgain", "case <-f.due:\n\t\t\tcontinue",
+		"case <-f.due:\n\t\t\treturn version, false, errListAgain", "case <-f.due:\n\t\t\tcontinue",
 		"controller/watch TestListsOnSchedule"},
 	{"S3", "a watch that is too old is given up instead of listing again", "controller/watch/follower.go",
 		"|| refused(err) {", "|| false && refused(err) {",
