@@ -15,31 +15,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/watch"
 
 	"curfew.dev/curfew/controller/engine"
 )
-
-// S3: the watch cannot go on where it ended; what happened meanwhile is found by listing again.
-func TestWatchTooOldListsAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld()
-		w.put(finished("ci", "gone", "uid-gone", 60))
-		_, engine := start(t, w, none(), nil)
-		at(time.Second)
-		w.locked(func() { w.stale = true })
-		w.lose("ci/gone")
-		w.cut()
-		missed := finished("ci", "missed", "uid-missed", 5)
-		w.put(missed)
-		at(4 * time.Second)
-		if n := engine.Tracked(); n != 1 {
-			t.Errorf("%d objects are tracked after the relist, want only the one that exists", n)
-		}
-		at(3 * time.Second)
-		expect(t, w, "missed", false)
-	})
-}
 
 // A watch that may not be taken up any more is told to who looks after permissions. Its place is
 // kept: an API server that has just started may not know the permission yet.
@@ -102,58 +80,6 @@ func TestRunEndsWithAllOfIt(t *testing.T) {
 			t.Error("it does not end")
 		}
 	})
-}
-
-// S3: a list that breaks in the middle, because its token expired or its connection broke, forgets
-// no known object and starts again.
-func TestListThatBreaksInTheMiddle(t *testing.T) {
-	gone := apierrors.NewResourceExpired("too old")
-	for name, streams := range map[string]bool{"streamed list": true, "paged list": false} {
-		inBubble(t, name, func(t *testing.T) {
-			w := newWorld()
-			w.streams = streams
-			for _, name := range []string{"a", "b", "c", "d", "e"} {
-				w.put(finished("ci", name, "uid-"+name, 95))
-			}
-			kind := w.kind()
-			var again atomic.Bool // it is time to list again
-			var broken atomic.Int32
-			kind.Watch = func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
-				if options.SendInitialEvents == nil || !streams || !again.Load() || broken.Load() == 3 {
-					return w.watch(ctx, options)
-				}
-				broken.Add(1)
-				watcher := watch.NewRaceFreeFake()
-				w.locked(func() { watcher.Add(w.objects["ci/a"].DeepCopy()) })
-				if broken.Load() == 2 {
-					watcher.Stop()
-				} else {
-					watcher.Error(&gone.ErrStatus)
-				}
-				return watcher, nil
-			}
-			kind.List = func(ctx context.Context, namespace string, options metav1.ListOptions) (runtime.Object, error) {
-				if options.Continue != "" && again.Load() && broken.Load() < 3 {
-					broken.Add(1)
-					return nil, gone
-				}
-				return w.list(ctx, namespace, options)
-			}
-			_, engine := startKind(t, w, none(), func() Kind { return kind }, func(o *Options) { o.RelistEvery = time.Minute })
-			at(30 * time.Second)
-			again.Store(true)
-			at(31 * time.Second)
-			if tracked := engine.Tracked(); broken.Load() == 0 || tracked != 5 {
-				t.Errorf("%d are tracked after a list that broke %d times, want all five", tracked, broken.Load())
-			}
-			at(30 * time.Second)
-			w.put(finished("ci", "f", "uid-f", 2))
-			at(5 * time.Second)
-			if left := w.count(); left != 0 || broken.Load() != 3 {
-				t.Errorf("%d are left, and the list broke %d times", left, broken.Load())
-			}
-		})
-	}
 }
 
 // chronicle is an Observer that writes down what a feed shows it.

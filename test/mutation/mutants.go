@@ -134,7 +134,7 @@ var deletions = []Mutant{
 		"controller/watch TestListsOnSchedule"},
 	{"S3", "a watch that is too old is given up instead of listing again", "controller/watch/follower.go",
 		"|| refused(err) {", "|| false && refused(err) {",
-		"controller/feed TestWatchTooOldListsAgain"},
+		"controller/watch TestWatchThatCannotGoOn"},
 	{"S3", "the finish time that only Curfew saw is not written down", "controller/feed/finish.go",
 		"if r.feed.kind.Patch == nil {", "if r.feed.kind.Patch != nil {",
 		"controller/feed TestFinishTimeIsWrittenDown"},
