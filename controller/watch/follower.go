@@ -59,8 +59,8 @@ type Options struct {
 // Follower follows the objects of one kind.
 type Follower struct {
 	Options
-	again loop.Signal
-	gap   atomic.Pointer[gap]
+	again, wake loop.Signal
+	gap         atomic.Pointer[gap]
 
 	// Run alone uses these. due is when to list again, and asked is the signal for that, or nil once it
 	// was received. After a stream that did not bring its list, pages are read until pagedUntil.
@@ -97,7 +97,7 @@ var (
 
 // New makes a follower that does nothing until Run.
 func New(options Options) *Follower {
-	f := &Follower{Options: options, again: loop.NewSignal()}
+	f := &Follower{Options: options, again: loop.NewSignal(), wake: loop.NewSignal()}
 	if f.Backoff == nil {
 		f.Backoff = loop.NewBackoff()
 	}
@@ -112,11 +112,7 @@ func (f *Follower) Again() { f.again.Set() }
 func (f *Follower) Asked() bool { return len(f.again) > 0 }
 
 // Wake ends the wait after a failure, or for a kind that is not served.
-func (f *Follower) Wake() {
-	if !f.Following() {
-		f.again.Set()
-	}
-}
+func (f *Follower) Wake() { f.wake.Set() }
 
 // Following reports whether all objects are known and their changes are being watched.
 func (f *Follower) Following() bool { return f.gap.Load() == nil }
@@ -258,6 +254,10 @@ func refused(err error) bool {
 func (f *Follower) drain(
 	ctx context.Context, version string, events <-chan watch.Event, over <-chan time.Time,
 ) (last string, listed bool, err error) {
+	wake := f.wake
+	if events != nil { // It ends waits alone.
+		wake = nil
+	}
 	for {
 		select {
 		case <-ctx.Done():
@@ -269,6 +269,8 @@ func (f *Follower) drain(
 				return version, false, errListAgain
 			}
 			f.asked, f.due = nil, f.Clock.After(f.Gather())
+		case <-wake:
+			return version, false, nil
 		case <-over:
 			return version, false, nil
 		case event, ok := <-events:

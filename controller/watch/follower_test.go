@@ -23,6 +23,9 @@ func TestWatchGoesOn(t *testing.T) {
 		a := newAPI("a", "b")
 		c := follow(t, a, every(time.Hour))
 		c.expect(t, a, "at first", "a b", "list, watch 12")
+		a.locked(func() { a.listed = c.Wake })
+		c.Again()
+		c.expect(t, a, "woken up during a list", "a b", "list, watch 12")
 		a.put("c")
 		a.write("a", watch.Deleted, true)
 		a.end(watch.Event{Type: watch.Bookmark, Object: &object{ObjectMeta: metav1.ObjectMeta{ResourceVersion: "14"}}})
@@ -30,8 +33,8 @@ func TestWatchGoesOn(t *testing.T) {
 		a.locked(func() { a.version = 19 })
 		a.end()
 		c.expect(t, a, "after a bookmark", "b c", "watch 20")
-		if c.marked != "20" || !c.Following() || c.changes != 1 || c.ends != 1 {
-			t.Errorf("bookmark %q, following %t, %d changes, %d lists; want 20 and one of each", c.marked, c.Following(), c.changes, c.ends)
+		if c.marked != "20" || !c.Following() || c.changes != 1 || c.ends != 2 {
+			t.Errorf("bookmark %q, following %t, %d changes, %d lists; want 20, one change and two lists", c.marked, c.Following(), c.changes, c.ends)
 		}
 
 		b := newAPI("a")

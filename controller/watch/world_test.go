@@ -38,6 +38,8 @@ type api struct {
 	endless, cut bool
 	// closed ends each watch at once.
 	closed bool
+	// listed is called, once, during a list.
+	listed func()
 }
 
 func newAPI(names ...string) *api {
@@ -105,7 +107,10 @@ func (a *api) asked() string {
 func (a *api) list(_ context.Context, options metav1.ListOptions) (runtime.Object, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.requests = append(a.requests, "list")
+	if a.requests = append(a.requests, "list"); a.listed != nil {
+		a.listed()
+		a.listed = nil
+	}
 	if options.ResourceVersion != "" {
 		return nil, fmt.Errorf("a list from resourceVersion %q may be served from a cache that lags", options.ResourceVersion)
 	}
