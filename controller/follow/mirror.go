@@ -18,7 +18,6 @@ import (
 	"k8s.io/utils/clock"
 
 	"curfew.dev/curfew/controller/loop"
-	"curfew.dev/curfew/controller/paging"
 	"curfew.dev/curfew/controller/watch"
 )
 
@@ -117,7 +116,7 @@ func (m *Mirror[T]) Wait(ctx context.Context) error {
 func (m *Mirror[T]) each(ctx context.Context, take func(*unstructured.Unstructured)) (*listing, error) {
 	read := &listing{sent: m.Clock.Now(), have: map[string]uint64{}, before: m.versions.latest()}
 	var err error
-	read.at, err = paging.Each(ctx, metav1.ListOptions{}, m.source.List, func(page *unstructured.UnstructuredList) error {
+	read.at, err = watch.Each(ctx, metav1.ListOptions{}, m.source.List, func(page *unstructured.UnstructuredList) error {
 		for i := range page.Items {
 			read.have[keyOf(&page.Items[i])] = versionOf(page.Items[i].GetResourceVersion())
 			take(&page.Items[i])

@@ -13,10 +13,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/watch"
+	apiwatch "k8s.io/apimachinery/pkg/watch"
 
 	"curfew.dev/curfew/controller/action"
-	"curfew.dev/curfew/controller/paging"
+	"curfew.dev/curfew/controller/watch"
 	match "curfew.dev/curfew/policy/tally"
 )
 
@@ -124,7 +124,7 @@ func (p *process) relist(ctx context.Context) bool {
 // listPods lists the Pods of a namespace as its follower does.
 func listPods(ctx context.Context, w *watched) error {
 	w.beginList()
-	version, err := paging.Each(ctx, metav1.ListOptions{}, w.List, func(page runtime.Object) error {
+	version, err := watch.Each(ctx, metav1.ListOptions{}, w.List, func(page runtime.Object) error {
 		return meta.EachListItem(page, func(pod runtime.Object) error { return w.Observe(ctx, pod) })
 	})
 	if err == nil {
@@ -141,7 +141,7 @@ func (p *process) deliver() bool {
 	event := p.world.events[p.at]
 	p.at++
 	pod, _ := event.Object.(*corev1.Pod)
-	if event.Type == watch.Deleted {
+	if event.Type == apiwatch.Deleted {
 		p.watch.Deleted(pod)
 	} else if err := p.watch.Observe(context.Background(), pod); err != nil {
 		p.world.fail("%v", err)

@@ -3,5 +3,5 @@
 // schedule, when it is asked to, and when a watch cannot be resumed (S3).
 //
 // A list names no resourceVersion, so that the API server does not answer from a cache that lags
-// (S7).
+// (S7). [Each] reads lists page by page, and bounds pages by their size ([Sizes], [Cap]).
 package watch

@@ -15,9 +15,7 @@ import (
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 
-	"curfew.dev/curfew/controller/action"
 	"curfew.dev/curfew/controller/loop"
-	"curfew.dev/curfew/controller/paging"
 )
 
 const (
@@ -82,7 +80,7 @@ func (f *Follower) pages(ctx context.Context) (string, error) {
 }
 
 // Objects lists in pages and visits each object. It returns the resourceVersion of the first page:
-// see [paging.Each].
+// see [Each].
 func Objects(
 	ctx context.Context, clock clock.Clock, options metav1.ListOptions,
 	list func(context.Context, metav1.ListOptions) (runtime.Object, error), visit func(runtime.Object) error,
@@ -91,13 +89,14 @@ func Objects(
 		delay := loop.NewBackoff()
 		for tries := 1; ; tries++ {
 			page, err := list(ctx, options)
-			if err == nil || tries == pageTries || action.Answered(err) || ctx.Err() != nil {
+			answered := apierrors.APIStatus(nil)
+			if err == nil || tries == pageTries || errors.As(err, &answered) || ctx.Err() != nil {
 				return page, err
 			}
 			loop.Pause(ctx, clock, delay.Next())
 		}
 	}
-	return paging.Each(ctx, options, again, func(page runtime.Object) error { return meta.EachListItem(page, visit) })
+	return Each(ctx, options, again, func(page runtime.Object) error { return meta.EachListItem(page, visit) })
 }
 
 func (f *Follower) stream(ctx context.Context) (string, watch.Interface, error) {
