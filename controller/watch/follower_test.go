@@ -33,8 +33,8 @@ func TestWatchGoesOn(t *testing.T) {
 		a.locked(func() { a.version = 19 })
 		a.end()
 		c.expect(t, a, "after a bookmark", "b c", "watch 20")
-		if c.marked != "20" || !c.Following() || c.changes != 1 || c.ends != 2 {
-			t.Errorf("bookmark %q, following %t, %d changes, %d lists; want 20, one change and two lists", c.marked, c.Following(), c.changes, c.ends)
+		if _, lists, changes, marked := c.state(); marked != "20" || !c.Following() || changes != 1 || lists != 2 {
+			t.Errorf("bookmark %q, following %t, %d changes, %d lists; want 20, one change and two lists", marked, c.Following(), changes, lists)
 		}
 
 		b := newAPI("a")
@@ -102,9 +102,7 @@ func TestWatchThatCannotGoOn(t *testing.T) {
 			a.asked()
 			a.write("a", watch.Deleted, false)
 			a.locked(func() { a.noWatch = test.noWatch })
-			c.mu.Lock()
-			c.fails = test.fails
-			c.mu.Unlock()
+			c.locked(func() { c.fails = test.fails })
 			if test.fails != nil {
 				a.put("c")
 			}
@@ -118,8 +116,8 @@ func TestWatchThatCannotGoOn(t *testing.T) {
 			if requests := a.asked(); strings.Contains(requests, "list") != test.lists || !c.Following() || c.Err() != nil {
 				t.Errorf("%s, following %t, %v; want a list: %t", requests, c.Following(), c.Err(), test.lists)
 			}
-			if _, left := c.known["a"]; left == test.lists {
-				t.Errorf("known is %v", c.known)
+			if known, _, _, _ := c.state(); (known["a"] != "") == test.lists {
+				t.Errorf("known is %v", known)
 			}
 		})
 	}
@@ -145,15 +143,13 @@ func TestListThatFails(t *testing.T) {
 			after(time.Minute)
 			a.asked()
 			a.locked(func() { a.noList = test.noList })
-			c.mu.Lock()
-			c.failsToBegin, c.fails = test.begin, test.object
-			c.mu.Unlock()
+			c.locked(func() { c.failsToBegin, c.fails = test.begin, test.object })
 			a.write("a", watch.Deleted, false)
 			a.write("b", watch.Added, false)
 			c.Again()
 			synctest.Wait()
-			if _, known := c.known["a"]; !known || c.ends != 1 || c.Following() {
-				t.Errorf("known is %v after %d lists, following %t", c.known, c.ends, c.Following())
+			if known, lists, _, _ := c.state(); known["a"] == "" || lists != 1 || c.Following() {
+				t.Errorf("known is %v after %d lists, following %t", known, lists, c.Following())
 			}
 			after(2 * time.Minute)
 			requests := strings.Count(a.asked(), "list")

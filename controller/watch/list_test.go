@@ -61,8 +61,8 @@ func TestStreamThatDoesNotEnd(t *testing.T) {
 			if took := time.Since(began); took > test.most {
 				t.Fatalf("all is known after %s, want %s at most", took, test.most)
 			}
-			if c.ends != 1 || strings.Count(a.asked(), "stream") != 1 {
-				t.Errorf("%d lists have ended", c.ends)
+			if _, lists, _, _ := c.state(); lists != 1 || strings.Count(a.asked(), "stream") != 1 {
+				t.Errorf("%d lists have ended", lists)
 			}
 			after(pagedFor - time.Minute)
 			if requests := a.asked(); strings.Contains(requests, "stream") {

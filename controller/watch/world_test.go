@@ -168,12 +168,25 @@ type caller struct {
 	changes             int
 }
 
+func (c *caller) locked(do func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	do()
+}
+
+// state is what the caller has got so far.
+func (c *caller) state() (known map[string]string, lists, changes int, marked string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return maps.Clone(c.known), c.ends, c.changes, c.marked
+}
+
 // follow follows the objects of an API server until the test ends.
 func follow(t *testing.T, a *api, change func(*Options)) *caller {
 	t.Helper()
 	c := &caller{known: map[string]string{}}
 	options := Options{
-		List: a.list, Watch: a.watch, Clock: clock.RealClock{}, Log: logr.Discard(), Changed: func() { c.changes++ },
+		List: a.list, Watch: a.watch, Clock: clock.RealClock{}, Log: logr.Discard(), Changed: func() { c.locked(func() { c.changes++ }) },
 		Begin: func(context.Context) error {
 			c.mu.Lock()
 			defer c.mu.Unlock()
@@ -199,7 +212,7 @@ func follow(t *testing.T, a *api, change func(*Options)) *caller {
 			defer c.mu.Unlock()
 			delete(c.known, o.GetName())
 		},
-		Bookmark: func(version string) { c.marked = version },
+		Bookmark: func(version string) { c.locked(func() { c.marked = version }) },
 		End: func(string) {
 			c.mu.Lock()
 			defer c.mu.Unlock()
