@@ -26,11 +26,11 @@ import (
 	"curfew.dev/curfew/controller/feedset"
 	"curfew.dev/curfew/controller/follow"
 	"curfew.dev/curfew/controller/loop"
-	"curfew.dev/curfew/controller/paging"
 	"curfew.dev/curfew/controller/pause"
 	"curfew.dev/curfew/controller/permission"
 	"curfew.dev/curfew/controller/settings"
 	"curfew.dev/curfew/controller/tally"
+	"curfew.dev/curfew/controller/watch"
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
@@ -115,7 +115,7 @@ func (c *controller) addClients(context.Context) (err error) {
 	c.watches = rest.CopyConfig(c.config)
 	c.watches.Wrap(feed.Buffer)
 	c.objects, err = feed.NewObjects(c.watches)
-	c.watches.Wrap(paging.Cap) // NewObjects has it.
+	c.watches.Wrap(watch.Cap) // NewObjects has it.
 	return err
 }
 

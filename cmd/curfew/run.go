@@ -36,9 +36,9 @@ import (
 	"curfew.dev/curfew/controller/action/deletion"
 	"curfew.dev/curfew/controller/follow"
 	"curfew.dev/curfew/controller/loop"
-	"curfew.dev/curfew/controller/paging"
 	"curfew.dev/curfew/controller/pause"
 	"curfew.dev/curfew/controller/servertime"
+	"curfew.dev/curfew/controller/watch"
 )
 
 // run builds the parts of the process and runs them until ctx is done.
@@ -111,7 +111,7 @@ func newProcess(ctx context.Context, options *options, parts parts) (*process, e
 	var errs [3]error
 	var asks *deletion.Client
 	capped := rest.CopyConfig(p.config)
-	capped.Wrap(paging.Cap)
+	capped.Wrap(watch.Cap)
 	p.typed, errs[0] = kubernetes.NewForConfig(capped)
 	p.dynamic, errs[1] = dynamic.NewForConfig(capped)
 	asks, errs[2] = deletion.NewClient(p.config)

@@ -17,8 +17,8 @@ import (
 	"curfew.dev/curfew/controller/discovery"
 	"curfew.dev/curfew/controller/loop"
 	"curfew.dev/curfew/controller/pace"
-	"curfew.dev/curfew/controller/paging"
 	"curfew.dev/curfew/controller/permission"
+	"curfew.dev/curfew/controller/watch"
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/expression"
 	"curfew.dev/curfew/policy/judging"
@@ -159,7 +159,7 @@ func (l *Labels) visit(ctx context.Context, of *kind, namespace string) error {
 		}
 		return page, nil
 	}
-	_, err := paging.Each(ctx, metav1.ListOptions{LabelSelector: unlabelled}, list, func(page *metav1.PartialObjectMetadataList) error {
+	_, err := watch.Each(ctx, metav1.ListOptions{LabelSelector: unlabelled}, list, func(page *metav1.PartialObjectMetadataList) error {
 		for i := range page.Items {
 			if err := l.object(ctx, of, &page.Items[i], &counts); err != nil {
 				return err

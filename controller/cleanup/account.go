@@ -20,8 +20,8 @@ import (
 	"curfew.dev/curfew/controller/action"
 	"curfew.dev/curfew/controller/action/deletion"
 	"curfew.dev/curfew/controller/cleanup/survey"
-	"curfew.dev/curfew/controller/paging"
 	"curfew.dev/curfew/controller/permission"
+	"curfew.dev/curfew/controller/watch"
 )
 
 // Account are the clients that act as one service account (S10).
@@ -120,7 +120,7 @@ func (a *Accounts) make(name types.NamespacedName) (*Account, error) {
 		return nil, err
 	}
 	config := rest.CopyConfig(a.config)
-	config.Wrap(paging.Cap)
+	config.Wrap(watch.Cap)
 	// The API server adds the groups of a service account.
 	config.Impersonate = rest.ImpersonationConfig{UserName: fmt.Sprintf("system:serviceaccount:%s:%s", name.Namespace, name.Name)}
 	client, err := deletion.NewClient(config)

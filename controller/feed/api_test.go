@@ -36,8 +36,6 @@ type api[O client.Object] struct {
 
 	// streams says whether a watch can begin with the list (KEP-3157).
 	streams bool
-	// endless has streams never come to the end of their list.
-	endless bool
 	// page is how many objects a page holds.
 	page int
 	// stale makes the next watch from a resourceVersion fail as too old; forgets each one from any
@@ -233,12 +231,10 @@ func (a *api[O]) watch(_ context.Context, options metav1.ListOptions) (watch.Int
 	for _, o := range a.matching("", selector) {
 		watcher.Add(o)
 	}
-	if !a.endless {
-		end := a.empty()
-		end.SetResourceVersion(strconv.Itoa(a.version))
-		end.SetAnnotations(map[string]string{metav1.InitialEventsAnnotationKey: "true"})
-		watcher.Action(watch.Bookmark, end)
-	}
+	end := a.empty()
+	end.SetResourceVersion(strconv.Itoa(a.version))
+	end.SetAnnotations(map[string]string{metav1.InitialEventsAnnotationKey: "true"})
+	watcher.Action(watch.Bookmark, end)
 	return watcher, nil
 }
 

@@ -16,8 +16,8 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/json"
 
-	"curfew.dev/curfew/controller/paging"
 	"curfew.dev/curfew/controller/transport"
+	"curfew.dev/curfew/controller/watch"
 )
 
 // NewObjects is a dynamic client whose watches cost little. The ordinary dynamic client parses each
@@ -26,7 +26,7 @@ import (
 // judge reads them (package expression).
 func NewObjects(config *rest.Config) (dynamic.Interface, error) {
 	config = dynamic.ConfigFor(config)
-	config.Wrap(paging.Cap)
+	config.Wrap(watch.Cap)
 	config.NegotiatedSerializer = lineSerializer{config.NegotiatedSerializer}
 	config.GroupVersion = nil // The dynamic client names one in each path.
 	client, err := rest.HTTPClientFor(config)

@@ -2,8 +2,8 @@
 // tells the engine when the object is due.
 //
 // A [Kind] (kind.go) says how one kind is listed, watched, read and turned into facts.
-// A [Feed] (feed.go) streams it, page by page or event by event, and keeps no object: each object
-// becomes facts, the facts a verdict (judge.go), and the verdict one call of the engine. The
+// A [Feed] (feed.go) follows it (package watch) and keeps no object: each object becomes facts, the
+// facts a verdict (judge.go), and the verdict one call of the engine. The
 // context of an object, such as its namespace, comes from a platform.Source (judge.go): cached at
 // first, live right before a deletion. When a namespace or a policy changes, the feed judges its
 // objects again.

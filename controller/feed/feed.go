@@ -3,7 +3,6 @@ package feed
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -12,12 +11,14 @@ import (
 	"github.com/go-logr/logr"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/clock"
 
 	"curfew.dev/curfew/controller/action"
 	"curfew.dev/curfew/controller/engine"
 	"curfew.dev/curfew/controller/loop"
+	"curfew.dev/curfew/controller/watch"
 	"curfew.dev/curfew/policy/judging"
 	"curfew.dev/curfew/policy/platform"
 )
@@ -76,13 +77,11 @@ type Feed struct {
 	// when it judges them again.
 	unlabelled jobsOf
 	finishes   *recorder
-	synced     atomic.Bool
-	// cut counts the streams in a row that ended before their list was complete. After too many, or
-	// after a stream that stalled, lists are read in pages until pagedUntil.
-	cut        int
-	pagedUntil time.Time
-	// gap is nil while all objects are known and their changes are being watched.
-	gap atomic.Pointer[gap]
+	follower   *watch.Follower
+	// relist and began belong to the list under way; relist is nil without one.
+	relist listing
+	began  time.Time
+	synced atomic.Bool
 	// seen is true once there was any object at all. Most kinds have no object with a label.
 	seen atomic.Bool
 	// unread is true if an object was kept because its runtime could not be read.
@@ -126,6 +125,14 @@ func New(kind Kind, options Options) (*Feed, error) {
 			return nil, err
 		}
 	}
+	feed.follower = watch.New(watch.Options{
+		List: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+			return feed.kind.List(ctx, kind.Namespace, options)
+		},
+		Watch: kind.Watch, FieldSelector: feed.kind.FieldSelector, LabelSelector: kind.LabelSelector,
+		Stream: true, Relist: options.RelistEvery, Begin: feed.begin, End: feed.end, Observe: feed.observe, Deleted: feed.deleted,
+		Changed: feed.changed, Clock: options.Clock, Log: feed.log,
+	})
 	return feed, nil
 }
 
@@ -174,7 +181,6 @@ func (f *Feed) Handles() []engine.Kind {
 
 // Run streams until ctx is done. It gives up on nothing: whatever fails is tried again (S3).
 func (f *Feed) Run(ctx context.Context) error {
-	f.gap.Store(&gap{since: f.options.Clock.Now()})
 	defer f.options.Synced.enter(f)()
 	// All goroutines end before Run does, so that they do not contradict a successor that judges by
 	// another profile.
@@ -187,95 +193,14 @@ func (f *Feed) Run(ctx context.Context) error {
 	if f.kind.Runtime != nil {
 		beside.Go(func() { f.lookAgain(ctx) })
 	}
-	delay := loop.NewBackoff()
-	for ctx.Err() == nil {
-		err := f.stream(ctx, delay)
-		if ctx.Err() != nil {
-			break
-		}
-		if err != nil {
-			f.tellForbidden(err)
-			f.log.Info("list and watch failed, trying again", "reason", err.Error())
-			loop.Pause(ctx, f.options.Clock, delay.Next())
-		}
-	}
+	f.follower.Run(ctx)
 	return nil
 }
 
-// usefulAfter is how long a watch must last for the list before it to count as a success.
-const usefulAfter = 10 * time.Second
-
-func (f *Feed) tellForbidden(err error) {
-	if f.options.Forbidden != nil && apierrors.IsForbidden(err) {
+// changed reports whether all objects are known, and a missing permission.
+func (f *Feed) changed() {
+	f.options.Synced.change()
+	if f.options.Forbidden != nil && apierrors.IsForbidden(f.follower.Err()) {
 		f.options.Forbidden()
 	}
-}
-
-// stream passes all objects to the engine and then follows the changes until it is time to list
-// again.
-func (f *Feed) stream(ctx context.Context, delay *loop.Backoff) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	f.listsAgain()
-	at, events, err := f.listAll(ctx)
-	if err != nil {
-		f.lost()
-		return err
-	}
-	relist := f.options.Clock.NewTimer(f.options.RelistEvery)
-	defer relist.Stop()
-	began := f.options.Clock.Now()
-	err = f.follow(ctx, at, events, relist.C())
-	if f.options.Clock.Since(began) >= usefulAfter {
-		delay.Reset() // A watch that ends sooner shows that the list cannot be followed: back off.
-	}
-	if errors.Is(err, errListAgain) {
-		return nil
-	}
-	f.lost()
-	return err
-}
-
-// gap is a time in which a feed does not know all objects, or does not watch their changes.
-type gap struct {
-	since time.Time
-	// planned: the kind is being listed again on schedule, and nothing has failed. Such a gap
-	// counts only if the list takes long.
-	planned bool
-}
-
-// listsAgain notes that the watch has ended for a planned list.
-func (f *Feed) listsAgain() {
-	f.gap.CompareAndSwap(nil, &gap{f.options.Clock.Now(), true})
-}
-
-// lost notes that a list or a watch has failed, and reports whether all objects were known before.
-func (f *Feed) lost() bool {
-	before := f.gap.Load()
-	switch {
-	case before == nil:
-		f.gap.Store(&gap{since: f.options.Clock.Now()})
-	case before.planned:
-		f.gap.Store(&gap{since: before.since})
-	default:
-		return false
-	}
-	f.options.Synced.change()
-	return true
-}
-
-// complete notes that all objects are known and their changes are being watched.
-func (f *Feed) complete() {
-	if before := f.gap.Swap(nil); before != nil && !before.planned {
-		f.options.Synced.change()
-	}
-}
-
-// incompleteSince returns since when not all objects are known, or zero while they are.
-func (f *Feed) incompleteSince() time.Time {
-	open := f.gap.Load()
-	if open == nil || open.planned && f.options.Clock.Since(open.since) < stallAfter {
-		return time.Time{}
-	}
-	return open.since
 }

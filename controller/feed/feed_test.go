@@ -110,22 +110,6 @@ func TestRecreatedUnderTheSameName(t *testing.T) {
 	})
 }
 
-// S3: an event that never comes is made up for by the periodic relist.
-func TestPeriodicRelist(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld()
-		start(t, w, none(), func(o *Options) { o.RelistEvery = 5 * time.Minute })
-		at(time.Second)
-		silent := finished("ci", "silent", "uid-silent", 5)
-		silent.ResourceVersion = "150"
-		w.locked(func() { w.objects["ci/silent"] = silent })
-		at(4 * time.Minute)
-		expect(t, w, "silent", true)
-		at(2 * time.Minute)
-		expect(t, w, "silent", false)
-	})
-}
-
 func TestNamespaceThatChangesItsMind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, n := newWorld(), none()

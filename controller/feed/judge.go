@@ -10,7 +10,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/watch"
 
 	"curfew.dev/curfew/controller/action/stop"
 	"curfew.dev/curfew/controller/engine"
@@ -40,31 +39,21 @@ func (f *Feed) sink(relist listing, trigger int) sink {
 	return relist[trigger]
 }
 
-// event handles one event.
-func (f *Feed) event(ctx context.Context, event watch.Event, relist listing) error {
-	switch event.Type {
-	case watch.Added, watch.Modified:
-		facts, err := f.kind.Facts(ctx, event.Object)
-		if err != nil {
-			return err
-		}
-		return f.tell(ctx, facts, event.Object, relist)
-	case watch.Deleted:
-		accessor, err := meta.Accessor(event.Object)
-		if err != nil {
-			return fmt.Errorf("reading a deleted object: %w", err)
-		}
-		for _, one := range f.triggers {
-			f.options.Engine.Remove(one.handle, accessor.GetUID())
-		}
-		f.finishes.forget(accessor.GetUID())
-		f.kind.Observer.Forget(accessor.GetUID())
-		return nil
-	case watch.Error:
-		return apierrors.FromObject(event.Object)
-	default:
-		return fmt.Errorf("watch event %q is not known", event.Type)
+// observe judges one state of an object.
+func (f *Feed) observe(ctx context.Context, object runtime.Object) error {
+	facts, err := f.kind.Facts(ctx, object)
+	if err != nil {
+		return err
 	}
+	return f.tell(ctx, facts, object, f.relist)
+}
+
+func (f *Feed) deleted(object metav1.Object) {
+	for _, one := range f.triggers {
+		f.options.Engine.Remove(one.handle, object.GetUID())
+	}
+	f.finishes.forget(object.GetUID())
+	f.kind.Observer.Forget(object.GetUID())
 }
 
 // tell passes one state of an object to the engine, for each trigger. The object's context is read

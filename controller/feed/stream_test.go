@@ -14,81 +14,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/apimachinery/pkg/types"
 
 	"curfew.dev/curfew/controller/engine"
 )
-
-// S3: the watch cannot go on where it ended; what happened meanwhile is found by listing again.
-func TestWatchTooOldListsAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld()
-		w.put(finished("ci", "gone", "uid-gone", 60))
-		_, engine := start(t, w, none(), nil)
-		at(time.Second)
-		w.locked(func() { w.stale = true })
-		w.lose("ci/gone")
-		w.cut()
-		missed := finished("ci", "missed", "uid-missed", 5)
-		w.put(missed)
-		at(4 * time.Second)
-		if n := engine.Tracked(); n != 1 {
-			t.Errorf("%d objects are tracked after the relist, want only the one that exists", n)
-		}
-		at(3 * time.Second)
-		expect(t, w, "missed", false)
-	})
-}
-
-// S3: from where the feed is, nothing can be watched any more, for whatever reason: the periodic
-// relist does not wait for that.
-func TestRelistDoesNotWaitForAWatch(t *testing.T) {
-	for name, err := range map[string]error{
-		"errors":    apierrors.NewInternalError(errors.New("the watch cache is broken")),
-		"no answer": errors.New("connection reset by peer"),
-	} {
-		inBubble(t, name, func(t *testing.T) {
-			w := newWorld()
-			start(t, w, none(), func(o *Options) { o.RelistEvery = 5 * time.Minute })
-			at(time.Second)
-			w.deafen(err)
-			w.cut()
-			w.put(finished("ci", "missed", "uid-missed", 5))
-			at(6 * time.Minute)
-			expect(t, w, "missed", false)
-		})
-	}
-}
-
-// A list that is too old to be watched from by the time it has come does not have the kind listed
-// again and again.
-func TestListThatIsTooOld(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld()
-		w.streams = false
-		start(t, w, none(), nil)
-		at(time.Minute)
-		w.deafen(apierrors.NewResourceExpired("too old"))
-		w.mu.Lock()
-		before := len(w.lists)
-		w.mu.Unlock()
-		w.cut()
-		w.put(finished("ci", "missed", "uid-missed", 5))
-		at(2 * time.Minute)
-		expect(t, w, "missed", false)
-		w.mu.Lock()
-		lists := len(w.lists) - before
-		w.mu.Unlock()
-		w.deafen(nil)
-		if lists < 5 || lists > 25 {
-			t.Errorf("listed %d times in two minutes, want no more than each ten seconds in the end", lists)
-		}
-		at(15 * time.Second)
-		w.put(finished("ci", "new", "uid-new", 5))
-		at(6 * time.Second)
-		expect(t, w, "new", false)
-	})
-}
 
 // A watch that may not be taken up any more is told to who looks after permissions. Its place is
 // kept: an API server that has just started may not know the permission yet.
@@ -153,111 +82,53 @@ func TestRunEndsWithAllOfIt(t *testing.T) {
 	})
 }
 
-// S3: a list that breaks in the middle, because its token expired or its connection broke, forgets
-// no known object and starts again.
-func TestListThatBreaksInTheMiddle(t *testing.T) {
-	gone := apierrors.NewResourceExpired("too old")
-	for name, streams := range map[string]bool{"streamed list": true, "paged list": false} {
-		inBubble(t, name, func(t *testing.T) {
-			w := newWorld()
-			w.streams = streams
-			for _, name := range []string{"a", "b", "c", "d", "e"} {
-				w.put(finished("ci", name, "uid-"+name, 95))
-			}
-			kind := w.kind()
-			var again atomic.Bool // it is time to list again
-			var broken atomic.Int32
-			kind.Watch = func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
-				if options.SendInitialEvents == nil || !streams || !again.Load() || broken.Load() == 3 {
-					return w.watch(ctx, options)
-				}
-				broken.Add(1)
-				watcher := watch.NewRaceFreeFake()
-				w.locked(func() { watcher.Add(w.objects["ci/a"].DeepCopy()) })
-				if broken.Load() == 2 {
-					watcher.Stop()
-				} else {
-					watcher.Error(&gone.ErrStatus)
-				}
-				return watcher, nil
-			}
-			kind.List = func(ctx context.Context, namespace string, options metav1.ListOptions) (runtime.Object, error) {
-				if options.Continue != "" && again.Load() && broken.Load() < 3 {
-					broken.Add(1)
-					return nil, gone
-				}
-				return w.list(ctx, namespace, options)
-			}
-			_, engine := startKind(t, w, none(), func() Kind { return kind }, func(o *Options) { o.RelistEvery = time.Minute })
-			at(30 * time.Second)
-			again.Store(true)
-			at(31 * time.Second)
-			if tracked := engine.Tracked(); broken.Load() == 0 || tracked != 5 {
-				t.Errorf("%d are tracked after a list that broke %d times, want all five", tracked, broken.Load())
-			}
-			at(30 * time.Second)
-			w.put(finished("ci", "f", "uid-f", 2))
-			at(5 * time.Second)
-			if left := w.count(); left != 0 || broken.Load() != 3 {
-				t.Errorf("%d are left, and the list broke %d times", left, broken.Load())
-			}
-		})
-	}
+// chronicle is an Observer that writes down what a feed shows it.
+type chronicle struct {
+	feed *Feed
+	log  []string
 }
 
-// S3: a stream whose list never ends, be it silent or busy, is given up for a list in pages. What
-// was lost meanwhile is noticed, and once the API server ends its streams again they are used
-// again.
-func TestStreamThatNeverEnds(t *testing.T) {
-	for name, busy := range map[string]bool{"silent": false, "busy": true} {
-		inBubble(t, name, func(t *testing.T) {
-			w := newWorld()
-			w.endless = true
-			w.put(finished("ci", "a", "uid-a", 60*60))
-			feed, engine := start(t, w, none(), nil)
-			began := time.Now()
-			if busy {
-				ctx, cancel := context.WithCancel(t.Context())
-				t.Cleanup(cancel)
-				go func() {
-					for ctx.Err() == nil {
-						w.put(finished("ci", "busy", "uid-busy", -1))
-						select {
-						case <-ctx.Done():
-						case <-time.After(10 * time.Second):
-						}
-					}
-				}()
-			}
-			for !feed.Synced() && time.Since(began) < time.Hour {
-				at(time.Second)
-			}
-			most := 2*stallAfter + 2*time.Second
-			if busy {
-				most = maxStream + 2*time.Second
-			}
-			if took := time.Since(began); took > most {
-				t.Fatalf("all was known after %s, want that within %s", took, most)
-			}
-			w.lose("ci/a")
-			w.put(finished("ci", "b", "uid-b", 5))
-			at(7 * time.Second)
-			expect(t, w, "b", false)
-			lists := w.listings()
-			at(DefaultRelistEvery + time.Minute)
-			if n := engine.Tracked(); n != 0 {
-				t.Errorf("%d objects are tracked after the next list, want none: what was lost is still there", n)
-			}
-			if w.listings() == lists {
-				t.Error("the next list was a stream again, which takes as long")
-			}
-			w.locked(func() { w.endless = false })
-			at(pagedFor + DefaultRelistEvery)
-			lists = w.listings()
-			at(2 * DefaultRelistEvery)
-			if w.listings() != lists {
-				t.Error("lists are read in pages for ever")
-			}
-		})
+func (c *chronicle) Begin()           { c.log = append(c.log, "begin") }
+func (c *chronicle) End()             { c.log = append(c.log, "end") }
+func (c *chronicle) Forget(types.UID) { c.log = append(c.log, "forget") }
+func (c *chronicle) See(object runtime.Object) {
+	from := "watched "
+	if c.feed.relist != nil {
+		from = "listed "
 	}
+	c.log = append(c.log, from+object.(*batchv1.Job).Name)
+}
+
+// What depends on the objects of a kind sees where a list begins and ends. Only what a list shows
+// counts as listed. A list that breaks does not end.
+func TestListsAreEnclosed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		w.streams = false
+		for _, name := range []string{"a", "b", "c"} {
+			w.put(finished("ci", name, "uid-"+name, 3600))
+		}
+		engine, err := engine.New(engine.Options{Triggers: triggers(w)})
+		must(t, err)
+		kind, seen, broken := w.kind(), &chronicle{}, false
+		kind.Observer = seen
+		kind.List = func(ctx context.Context, namespace string, options metav1.ListOptions) (runtime.Object, error) {
+			if options.Continue != "" && !broken {
+				broken = true
+				return nil, apierrors.NewInternalError(errors.New("broken"))
+			}
+			return w.list(ctx, namespace, options)
+		}
+		seen.feed, err = New(kind, Options{Engine: engine, Cached: &reads{namespaces: none()}, Live: &reads{namespaces: none(), live: true}, Log: logr.Discard()})
+		must(t, err)
+		running(t, seen.feed.Run, w.cut)
+		at(time.Second)
+		w.put(finished("ci", "b", "uid-b", 7200))
+		w.remove("ci/c")
+		at(time.Second)
+		want := []string{"begin", "listed a", "listed b", "begin", "listed a", "listed b", "listed c", "end", "watched b", "forget"}
+		if log := slices.Compact(seen.log); !slices.Equal(log, want) { // A try to stream begins, too.
+			t.Errorf("%q, want %q", log, want)
+		}
+	})
 }

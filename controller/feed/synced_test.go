@@ -110,33 +110,3 @@ func TestSyncedMetric(t *testing.T) {
 		expect("labels are not watched any more", "group=batch kind=Job purpose=ttl 1")
 	})
 }
-
-// A planned list counts once it takes long, from when the watch ended: until then nothing is missed
-// that would not be found in time.
-func TestPlannedListIsNoGap(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld()
-		w.put(finished("ci", "a", "uid-a", 3600))
-		feed, _ := start(t, w, none(), func(o *Options) { o.RelistEvery = 5 * time.Minute })
-		at(time.Minute)
-		w.locked(func() { w.endless = true })
-		for _, step := range []struct {
-			when  string
-			after time.Duration
-			gap   time.Duration
-		}{
-			{"after half a minute of a planned list", 4*time.Minute + 30*time.Second, 0},
-			{"after a minute of a planned list", 31 * time.Second, time.Minute + time.Second},
-			{"after pages brought all objects", 2 * time.Minute, 0},
-		} {
-			at(step.after)
-			var gap time.Duration
-			if since := feed.incompleteSince(); !since.IsZero() {
-				gap = time.Since(since).Round(time.Second)
-			}
-			if gap != step.gap {
-				t.Errorf("%s: a gap of %s, want %s", step.when, gap, step.gap)
-			}
-		}
-	})
-}

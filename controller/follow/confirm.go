@@ -17,8 +17,8 @@ import (
 
 	"curfew.dev/curfew/controller/collectors"
 	"curfew.dev/curfew/controller/loop"
-	"curfew.dev/curfew/controller/paging"
 	"curfew.dev/curfew/controller/pause"
+	"curfew.dev/curfew/controller/watch"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
@@ -96,8 +96,8 @@ func NewRules(
 	policies, profiles := platform.Policies.mirror, platform.Profiles.mirror
 	r.kinds = []*ruleKind{
 		{resource: "namespaces", list: namespaces.list, versions: &namespaces.versions, catchUp: namespaces.catchUp},
-		own(v1alpha1.LifecyclePolicies, &policies.versions, policies.restart, func(read *rules) *listing { return read.policies }),
-		own(v1alpha1.KindProfiles, &profiles.versions, profiles.restart, func(read *rules) *listing { return read.profiles }),
+		own(v1alpha1.LifecyclePolicies, &policies.versions, policies.Again, func(read *rules) *listing { return read.policies }),
+		own(v1alpha1.KindProfiles, &profiles.versions, profiles.Again, func(read *rules) *listing { return read.profiles }),
 	}
 	for _, k := range r.kinds {
 		k.wanted = loop.NewSignal()
@@ -216,7 +216,7 @@ func (n *Namespaces) list(ctx context.Context) (*listing, error) {
 		return page, n.reader.List(ctx, page, &client.ListOptions{Limit: options.Limit, Continue: options.Continue})
 	}
 	var err error
-	read.at, err = paging.Each(ctx, metav1.ListOptions{}, list, func(page *metav1.PartialObjectMetadataList) error {
+	read.at, err = watch.Each(ctx, metav1.ListOptions{}, list, func(page *metav1.PartialObjectMetadataList) error {
 		n.mu.RLock()
 		defer n.mu.RUnlock()
 		for i := range page.Items {

@@ -19,7 +19,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/utils/ptr"
 
-	"curfew.dev/curfew/controller/paging"
+	"curfew.dev/curfew/controller/watch"
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/quote"
 	"curfew.dev/curfew/policy/resolution"
@@ -186,7 +186,7 @@ func (o *Owners) Existing(ctx context.Context, namespace string, owners []*metav
 	names, err := o.statefulSets.get(ctx, namespace, func(ctx context.Context) (map[string]bool, error) {
 		names := map[string]bool{}
 		list := o.Client.Resource(statefulSets).Namespace(namespace).List
-		_, err := paging.Each(ctx, metav1.ListOptions{}, list, func(page *unstructured.UnstructuredList) error {
+		_, err := watch.Each(ctx, metav1.ListOptions{}, list, func(page *unstructured.UnstructuredList) error {
 			for i := range page.Items {
 				names[page.Items[i].GetName()] = true
 			}

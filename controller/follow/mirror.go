@@ -1,103 +1,81 @@
 package follow
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"math"
 	"strconv"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/apimachinery/pkg/runtime"
+	apiwatch "k8s.io/apimachinery/pkg/watch"
 	"k8s.io/utils/clock"
 
 	"curfew.dev/curfew/controller/loop"
-	"curfew.dev/curfew/controller/paging"
+	"curfew.dev/curfew/controller/watch"
 )
 
 // Source is how a small kind is listed and watched; a resource of a dynamic client is one.
 type Source interface {
 	List(ctx context.Context, options metav1.ListOptions) (*unstructured.UnstructuredList, error)
-	Watch(ctx context.Context, options metav1.ListOptions) (watch.Interface, error)
+	Watch(ctx context.Context, options metav1.ListOptions) (apiwatch.Interface, error)
 }
 
 // Mirror keeps a value for each object of a small kind in step with the API server. Unlike an
 // informer it can follow a custom kind that is not served: the kind has no objects until it is.
 type Mirror[T any] struct {
+	*watch.Follower
 	source Source
 	read   func(*unstructured.Unstructured) T
-	clock  clock.Clock
-	log    logr.Logger
-	// unserved reports whether the kind is not served; nil for kinds that always are. A 404 for a list
-	// does not say so: a proxy may have sent it.
-	unserved func(context.Context) (bool, error)
 
-	// following is whether a watch is open that began with the last list.
-	following atomic.Bool
+	// shown are the objects that the list under way has shown, nil without one, and have their
+	// resourceVersions.
+	shown map[string]T
+	have  map[string]uint64
 
 	mu      sync.RWMutex
 	items   map[string]T
 	known   bool
-	err     error
 	changed []func(key string, old, new *T)
-	wake    loop.Signal
-	again   loop.Signal // begin again with a list
 	listed  chan struct{}
 
 	versions versions
 }
 
-const (
-	// absentFor is how long a kind that is not served is left alone, and at most one that may not be
-	// read. Wake cuts it short.
-	absentFor = 30 * time.Second
-	// retryFirst and maxRetry bound the wait after other failures. It is short: while the kind is not
-	// followed, objects are judged by what it said before. For the same reason the first refusals are
-	// retried at once: an API server that has just started refuses until it has read its roles.
-	retryFirst = 200 * time.Millisecond
-	maxRetry   = 2 * time.Second
-)
-
-// errNotKnown: the API server has not answered yet.
-var errNotKnown = errors.New("not listed yet")
+// maxRetry bounds the wait after failures. It is short: while the kind is not followed, objects are
+// judged by what it said before.
+const maxRetry = 2 * time.Second
 
 // NewMirror makes a mirror that keeps the results of read, by "namespace/name", or by name for
 // cluster-scoped kinds.
 func NewMirror[T any](source Source, read func(*unstructured.Unstructured) T, clock clock.Clock, log logr.Logger) *Mirror[T] {
-	return &Mirror[T]{
-		source: source, read: read, clock: clock, log: log, items: map[string]T{}, err: errNotKnown, wake: loop.NewSignal(),
-		again: loop.NewSignal(), listed: make(chan struct{}),
-	}
+	m := &Mirror[T]{source: source, read: read, items: map[string]T{}, listed: make(chan struct{})}
+	m.Follower = watch.New(watch.Options{
+		List: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+			return source.List(ctx, options)
+		},
+		Watch: source.Watch, Backoff: loop.NewBackoffOf(200*time.Millisecond, maxRetry),
+		Begin: m.begin, Observe: m.observe, Deleted: m.deleted, End: m.end, Clock: clock, Log: log,
+	})
+	return m
 }
 
 // OnChange registers a function that is called with each change: old is nil for a new object, new
 // for one that is gone. Call it before Run.
 func (m *Mirror[T]) OnChange(f func(key string, old, new *T)) { m.changed = append(m.changed, f) }
 
-// restart lists and watches again.
-func (m *Mirror[T]) restart() {
-	m.again.Set()
-	m.wake.Set()
-}
-
-// Wake looks again at a kind that was not served.
-func (m *Mirror[T]) Wake() {
-	m.wake.Set()
-}
-
 // All are the objects by key. Until they are known it is an error.
 func (m *Mirror[T]) All() (map[string]T, error) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	if !m.known {
-		return nil, m.err
+		return nil, m.unknown()
 	}
 	return maps.Clone(m.items), nil
 }
@@ -110,16 +88,6 @@ func (m *Mirror[T]) Get(key string) (T, bool) {
 	return item, ok
 }
 
-// absent reports whether the error of a list or watch means that there are no objects, because the
-// kind is not served.
-func (m *Mirror[T]) absent(ctx context.Context, err error) bool {
-	if m.unserved == nil || !apierrors.IsNotFound(err) {
-		return false
-	}
-	unserved, err := m.unserved(ctx)
-	return err == nil && unserved
-}
-
 // Known returns why the objects are not known yet, or nil once they are and each function of
 // OnChange was called.
 func (m *Mirror[T]) Known() error {
@@ -128,13 +96,11 @@ func (m *Mirror[T]) Known() error {
 		return nil
 	default:
 	}
-	m.mu.RLock()
-	defer m.mu.RUnlock()
-	if m.err == nil {
-		return errNotKnown
-	}
-	return m.err
+	return m.unknown()
 }
+
+// unknown is why the objects are not known yet.
+func (m *Mirror[T]) unknown() error { return cmp.Or(m.Err(), watch.ErrNotListed) }
 
 // Wait waits until the objects are known, or ctx is done.
 func (m *Mirror[T]) Wait(ctx context.Context) error {
@@ -146,51 +112,11 @@ func (m *Mirror[T]) Wait(ctx context.Context) error {
 	}
 }
 
-// Run follows the kind until ctx is done.
-func (m *Mirror[T]) Run(ctx context.Context) {
-	delay, forbidden, absent := loop.NewBackoffOf(retryFirst, maxRetry), loop.NewBackoffOf(retryFirst, absentFor), false
-	for ctx.Err() == nil {
-		at, err := m.list(ctx)
-		if err == nil {
-			delay.Reset()
-			forbidden.Reset()
-			if absent {
-				absent = false
-				m.log.Info("CRD is installed")
-			}
-			err = m.follow(ctx, at)
-		}
-		pause := delay.Next()
-		switch {
-		case ctx.Err() != nil:
-			return
-		case m.absent(ctx, err):
-			m.replace(map[string]T{}, &listing{})
-			if pause = absentFor; !absent {
-				absent = true
-				m.log.Info("CRD is not installed: none of its objects count until it is")
-			}
-		case err != nil:
-			if apierrors.IsForbidden(err) || m.unserved == nil && apierrors.IsNotFound(err) { // Its API group may be switched off.
-				pause = forbidden.Next()
-			}
-			m.mu.Lock()
-			again := m.err != nil && m.err.Error() == err.Error()
-			m.err = err
-			m.mu.Unlock()
-			if !again {
-				m.log.Info("list and watch failed, trying again", "reason", err.Error())
-			}
-		}
-		m.wake.Wait(ctx, m.clock, pause)
-	}
-}
-
 // each passes all objects to take, from a consistent list of their own.
 func (m *Mirror[T]) each(ctx context.Context, take func(*unstructured.Unstructured)) (*listing, error) {
-	read := &listing{sent: m.clock.Now(), have: map[string]uint64{}, before: m.versions.latest()}
+	read := &listing{sent: m.Clock.Now(), have: map[string]uint64{}, before: m.versions.latest()}
 	var err error
-	read.at, err = paging.Each(ctx, metav1.ListOptions{}, m.source.List, func(page *unstructured.UnstructuredList) error {
+	read.at, err = watch.Each(ctx, metav1.ListOptions{}, m.source.List, func(page *unstructured.UnstructuredList) error {
 		for i := range page.Items {
 			read.have[keyOf(&page.Items[i])] = versionOf(page.Items[i].GetResourceVersion())
 			take(&page.Items[i])
@@ -200,62 +126,42 @@ func (m *Mirror[T]) each(ctx context.Context, take func(*unstructured.Unstructur
 	return read, err
 }
 
-func (m *Mirror[T]) list(ctx context.Context) (string, error) {
-	m.again.Clear()
-	items := map[string]T{}
-	read, err := m.each(ctx, func(item *unstructured.Unstructured) { items[keyOf(item)] = m.read(item) })
-	if err != nil {
-		return "", err
-	}
-	m.replace(items, read)
-	return read.at, nil
+func (m *Mirror[T]) begin(context.Context) error {
+	m.shown, m.have = map[string]T{}, map[string]uint64{}
+	return nil
 }
 
-// follow handles events until the watch can no longer go on.
-func (m *Mirror[T]) follow(ctx context.Context, at string) error {
-	events, err := m.source.Watch(ctx, metav1.ListOptions{ResourceVersion: at, AllowWatchBookmarks: true})
-	if err != nil {
-		return err
+func (m *Mirror[T]) observe(_ context.Context, object runtime.Object) error {
+	item, ok := object.(*unstructured.Unstructured)
+	if !ok {
+		return fmt.Errorf("got a %T where an object was asked for", object)
 	}
-	defer events.Stop()
-	m.following.Store(true)
-	defer m.following.Store(false)
-	for {
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-m.again:
-			return nil
-		case event, ok := <-events.ResultChan():
-			if !ok {
-				return nil // The kind is small: it is listed again.
-			}
-			object, isObject := event.Object.(*unstructured.Unstructured)
-			switch {
-			case event.Type == watch.Error:
-				return apierrors.FromObject(event.Object)
-			case event.Type == watch.Bookmark:
-			case !isObject:
-				return fmt.Errorf("got a %T where an object was asked for", event.Object)
-			case event.Type == watch.Deleted:
-				m.set(keyOf(object), nil)
-				m.versions.drop(keyOf(object), object.GetResourceVersion())
-			default:
-				m.set(keyOf(object), new(m.read(object)))
-				m.versions.set(keyOf(object), object.GetResourceVersion())
-			}
-		}
+	key, now := keyOf(item), m.read(item)
+	if m.shown != nil {
+		m.shown[key], m.have[key] = now, versionOf(item.GetResourceVersion())
+		return nil
 	}
+	m.set(key, &now)
+	m.versions.set(key, item.GetResourceVersion())
+	return nil
 }
 
-func keyOf(object *unstructured.Unstructured) string {
+func (m *Mirror[T]) deleted(object metav1.Object) {
+	m.set(keyOf(object), nil)
+	m.versions.drop(keyOf(object), object.GetResourceVersion())
+}
+
+func keyOf(object metav1.Object) string {
 	if object.GetNamespace() == "" {
 		return object.GetName()
 	}
 	return object.GetNamespace() + "/" + object.GetName()
 }
 
-func (m *Mirror[T]) replace(items map[string]T, read *listing) {
+// end replaces the objects by what the list has shown.
+func (m *Mirror[T]) end(version string) {
+	items := m.shown
+	m.shown = nil
 	m.mu.Lock()
 	old, first := m.items, !m.known
 	m.items, m.known = items, true
@@ -272,7 +178,7 @@ func (m *Mirror[T]) replace(items map[string]T, read *listing) {
 			m.tell(key, &before, nil)
 		}
 	}
-	m.versions.replace(read.have, read.at)
+	m.versions.replace(m.have, version)
 	if first && len(items) == 0 {
 		m.tell("", nil, nil) // That there are none is news too.
 	}

@@ -73,11 +73,11 @@ func NewPlatform(options Options) (*Platform, error) {
 	own := func(resource string) Source { return options.Source(v1alpha1.GroupVersion.WithResource(resource)) }
 	p.Policies = NewPolicies(own(v1alpha1.LifecyclePolicies), store, options.Clock, options.Log)
 	p.Profiles = NewProfiles(own(v1alpha1.KindProfiles), store, options.Clock, options.Log)
-	p.Policies.mirror.unserved = p.unserved(definitions, v1alpha1.GroupVersion.WithResource(v1alpha1.LifecyclePolicies))
-	p.Profiles.mirror.unserved = p.unserved(definitions, v1alpha1.GroupVersion.WithResource(v1alpha1.KindProfiles))
+	p.Policies.mirror.Unserved = p.unserved(definitions, v1alpha1.GroupVersion.WithResource(v1alpha1.LifecyclePolicies))
+	p.Profiles.mirror.Unserved = p.unserved(definitions, v1alpha1.GroupVersion.WithResource(v1alpha1.KindProfiles))
 	p.Tallies = newTallies(own(v1alpha1.PodTallies), options.Clock, options.Log)
 	p.live = newRecent(options.Clock, p.readRules, func() any { return store.Snapshot() }) // A change of a rule replaces it.
-	p.Tallies.mirror.unserved = unserved(definitions, v1alpha1.GroupVersion.WithResource(v1alpha1.PodTallies))
+	p.Tallies.mirror.Unserved = unserved(definitions, v1alpha1.GroupVersion.WithResource(v1alpha1.PodTallies))
 	p.Runtimes = newRuntimes(options, store)
 	p.definitions = NewMirror(definitions, readDefinition, options.Clock, options.Log.WithName("kinds"))
 	p.kueue = newRecent(options.Clock, unserved(definitions, kueue), func() any { return p.noKueue() })
@@ -112,7 +112,7 @@ var kueue = schema.GroupVersionResource{Group: "kueue.x-k8s.io", Resource: "work
 // followed. Right before a deletion the API server is asked.
 func (p *Platform) noKueue() bool {
 	_, ok := p.definitions.Get(kueue.GroupResource().String())
-	absent := !ok && p.definitions.following.Load()
+	absent := !ok && p.definitions.Following()
 	p.copies.CompareAndSwap(false, !absent)
 	return absent
 }
@@ -237,7 +237,7 @@ func (p *Platform) RuntimesKnown() bool {
 func (p *Platform) unserved(definitions Source, of schema.GroupVersionResource) func(context.Context) (bool, error) {
 	name, ask := of.GroupResource().String(), unserved(definitions, of)
 	return func(ctx context.Context) (bool, error) {
-		if p.definitions.following.Load() {
+		if p.definitions.Following() {
 			known, ok := p.definitions.Get(name)
 			if _, served := known.Schemas[of.Version]; !ok || !served {
 				return true, nil

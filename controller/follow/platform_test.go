@@ -213,33 +213,40 @@ func TestLiveRulesAreSharedAndReadAtOnce(t *testing.T) {
 // A missing CRD is not an error. A 404 while the CRD is there, which a proxy may send, is one: it
 // does not say that no bound applies.
 func TestLiveReadsWithoutCRDs(t *testing.T) {
-	policies, profiles, definitions := newSource(), newSource(), newSource()
-	p := platformFrom(t, map[string]Source{v1alpha1.LifecyclePolicies: policies, v1alpha1.KindProfiles: profiles, definitionResource.Resource: definitions})
-	policies.SetAbsent(true)
-	profiles.SetAbsent(true)
-	live := func() (ofPolicies, ofProfiles error) {
-		_, _, ofPolicies = p.Policies.Live(t.Context())
-		_, _, ofProfiles = p.Profiles.Live(t.Context())
-		return ofPolicies, ofProfiles
-	}
-	if a, b := live(); a != nil || b != nil {
-		t.Errorf("without CRDs: %v, %v", a, b)
-	}
-	definitions.Put(ownCRD(v1alpha1.LifecyclePolicies))
-	definitions.Put(ownCRD(v1alpha1.KindProfiles))
-	if a, b := live(); a == nil || b == nil {
-		t.Errorf("a 404 although there are CRDs: %v, %v; want errors", a, b)
-	}
-	// The watch of CRDs has not reported them. While it is away, it says nothing.
-	p.definitions.following.Store(true)
-	if a, b := live(); a != nil || b != nil {
-		t.Errorf("without CRDs, as far as is known: %v, %v", a, b)
-	}
-	p.definitions.following.Store(false)
-	definitions.SetAbsent(true)
-	if a, b := live(); a == nil || b == nil {
-		t.Errorf("a 404 for everything: %v, %v; want errors", a, b)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		policies, profiles, definitions := newSource(), newSource(), newSource()
+		p := platformFrom(t, map[string]Source{v1alpha1.LifecyclePolicies: policies, v1alpha1.KindProfiles: profiles, definitionResource.Resource: deaf{definitions}})
+		policies.SetAbsent(true)
+		profiles.SetAbsent(true)
+		live := func() (ofPolicies, ofProfiles error) {
+			_, _, ofPolicies = p.Policies.Live(t.Context())
+			_, _, ofProfiles = p.Profiles.Live(t.Context())
+			return ofPolicies, ofProfiles
+		}
+		if a, b := live(); a != nil || b != nil {
+			t.Errorf("without CRDs: %v, %v", a, b)
+		}
+		start(t, p)
+		after(time.Second)
+		definitions.Put(ownCRD(v1alpha1.LifecyclePolicies))
+		definitions.Put(ownCRD(v1alpha1.KindProfiles))
+		if a, b := live(); a != nil || b != nil {
+			t.Errorf("without CRDs, as far as the open watch of CRDs has shown: %v, %v", a, b)
+		}
+		p.definitions.Again()
+		after(time.Second)
+		if a, b := live(); a == nil || b == nil {
+			t.Errorf("a 404 although there are CRDs: %v, %v; want errors", a, b)
+		}
+		definitions.Remove(ownCRD(v1alpha1.LifecyclePolicies).GetName())
+		definitions.Remove(ownCRD(v1alpha1.KindProfiles).GetName())
+		definitions.SetAbsent(true)
+		p.definitions.Again()
+		after(time.Second)
+		if a, b := live(); a == nil || b == nil {
+			t.Errorf("a 404 for everything: %v, %v; want errors", a, b)
+		}
+	})
 }
 
 // MultiKueue's label counts until it is known that Kueue's CRD is absent, and at once when it is

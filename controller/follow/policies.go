@@ -120,7 +120,7 @@ func (p *Policies) Live(ctx context.Context) ([]*expression.Policy, *listing, er
 	var out []*expression.Policy
 	read, err := p.mirror.each(ctx, func(item *unstructured.Unstructured) { out = append(out, p.compile(item).policy) })
 	switch {
-	case p.mirror.absent(ctx, err):
+	case p.mirror.Absent(ctx, err):
 		return nil, unservedListing(read.sent), nil
 	case err != nil:
 		return nil, nil, fmt.Errorf("listing LifecyclePolicies: %w", err)

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/clock"
 
+	"curfew.dev/curfew/controller/watch"
 	"curfew.dev/curfew/policy/expression"
 	"curfew.dev/curfew/policy/platform"
 	"curfew.dev/curfew/policy/requirement"
@@ -42,7 +43,7 @@ type Profiles struct {
 // incomplete.
 func NewProfiles(source Source, store *platform.Store, clock clock.Clock, log logr.Logger) *Profiles {
 	p := &Profiles{store: store, clock: clock, log: log.WithName("profiles")}
-	store.SetIncomplete(fmt.Errorf("KindProfiles: %w", errNotKnown))
+	store.SetIncomplete(fmt.Errorf("KindProfiles: %w", watch.ErrNotListed))
 	p.mirror = NewMirror(source, p.read, clock, p.log.WithValues("resource", v1alpha1.KindProfiles+"."+v1alpha1.GroupVersion.Group))
 	p.mirror.OnChange(func(name string, old, new *compiledProfile) {
 		switch {
@@ -75,7 +76,7 @@ func (p *Profiles) Live(ctx context.Context) (map[string]*expression.Profile, *l
 		out[item.GetName()] = known.Profile
 	})
 	switch {
-	case p.mirror.absent(ctx, err):
+	case p.mirror.Absent(ctx, err):
 		return nil, unservedListing(read.sent), nil
 	case err != nil:
 		return nil, nil, fmt.Errorf("listing KindProfiles: %w", err)

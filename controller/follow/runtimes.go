@@ -144,7 +144,7 @@ func (r *Runtimes) follow(ctx context.Context, snapshot *platform.Snapshot) {
 			object.SetManagedFields(nil)
 			return object.Object
 		}, r.clock, r.log.WithValues("resource", resource.GroupResource().String()))}
-		of.mirror.unserved = unserved(r.source(definitionResource), resource)
+		of.mirror.Unserved = unserved(r.source(definitionResource), resource)
 		of.mirror.OnChange(r.changedOf(resource))
 		r.followed[resource] = of
 		r.group.Go(func() { of.mirror.Run(ctx) })

@@ -15,7 +15,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/utils/clock"
 
-	"curfew.dev/curfew/controller/paging"
+	"curfew.dev/curfew/controller/watch"
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/resolution"
 	"curfew.dev/curfew/policy/tally"
@@ -176,7 +176,7 @@ type counters map[types.UID]*resolution.PodCounter
 
 func listCounters(ctx context.Context, client dynamic.ResourceInterface) (counters, error) {
 	all := counters{}
-	_, err := paging.Each(ctx, metav1.ListOptions{}, client.List, func(page *unstructured.UnstructuredList) error {
+	_, err := watch.Each(ctx, metav1.ListOptions{}, client.List, func(page *unstructured.UnstructuredList) error {
 		for i := range page.Items {
 			all[page.Items[i].GetUID()] = tally.CounterOf(page.Items[i].Object)
 		}

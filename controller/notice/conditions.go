@@ -17,7 +17,7 @@ import (
 
 	"curfew.dev/curfew/controller/action/stop"
 	"curfew.dev/curfew/controller/loop"
-	"curfew.dev/curfew/controller/paging"
+	"curfew.dev/curfew/controller/watch"
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/wellknown"
 )
@@ -160,7 +160,7 @@ func paused(namespace *corev1.Namespace) bool {
 // Left implements [Conditions].
 func (n Namespaces) Left(ctx context.Context) ([]string, error) {
 	var out []string
-	_, err := paging.Each(ctx, metav1.ListOptions{}, n.Client.List, func(page *corev1.NamespaceList) error {
+	_, err := watch.Each(ctx, metav1.ListOptions{}, n.Client.List, func(page *corev1.NamespaceList) error {
 		for i := range page.Items {
 			if paused(&page.Items[i]) {
 				out = append(out, page.Items[i].Name)

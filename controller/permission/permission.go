@@ -19,7 +19,7 @@ import (
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 
-	"curfew.dev/curfew/controller/paging"
+	"curfew.dev/curfew/controller/watch"
 )
 
 // Verbs are what deleting on time takes: list and watch find objects, get reads them again before
@@ -53,7 +53,7 @@ func ToFollow(resource schema.GroupVersionResource) []Need {
 }
 
 // maxReview is how large an answer may be. Anyone who may bind a role to an account decides the
-// size of the answer. The client has to be a [paging.Cap].
+// size of the answer. The client has to be a [watch.Cap].
 const maxReview = 256 << 10
 
 // Reviews asks the API server what Curfew itself may do, or the account that it acts as.
@@ -91,7 +91,7 @@ func (r Reviews) MayDelete(ctx context.Context, resource schema.GroupVersionReso
 // Rules implements [Granter] with one review for all kinds. It does not read an answer that is too
 // large.
 func (r Reviews) Rules(ctx context.Context, namespace string) (Grants, error) {
-	review, err := r.RulesOf.Create(paging.Bound(ctx, maxReview), &authorizationv1.SelfSubjectRulesReview{
+	review, err := r.RulesOf.Create(watch.Bound(ctx, maxReview), &authorizationv1.SelfSubjectRulesReview{
 		Spec: authorizationv1.SelfSubjectRulesReviewSpec{Namespace: namespace},
 	}, metav1.CreateOptions{})
 	if apierrors.IsRequestEntityTooLargeError(err) {
@@ -104,7 +104,7 @@ func (r Reviews) Rules(ctx context.Context, namespace string) (Grants, error) {
 }
 
 func (r Reviews) may(ctx context.Context, need Need, namespace string) (bool, error) {
-	review, err := r.Access.Create(paging.Bound(ctx, maxReview), &authorizationv1.SelfSubjectAccessReview{
+	review, err := r.Access.Create(watch.Bound(ctx, maxReview), &authorizationv1.SelfSubjectAccessReview{
 		Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
 			Group: need.Resource.Group, Version: need.Resource.Version, Resource: need.Resource.Resource, Subresource: need.Subresource,
 			Verb: need.Verb, Namespace: namespace,

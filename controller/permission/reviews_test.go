@@ -15,7 +15,7 @@ import (
 	"k8s.io/client-go/rest"
 	clienttesting "k8s.io/client-go/testing"
 
-	"curfew.dev/curfew/controller/paging"
+	"curfew.dev/curfew/controller/watch"
 )
 
 // Anyone may bind a Role of any size to Curfew in a namespace. A long answer is not read; Curfew
@@ -33,7 +33,7 @@ func TestLongRules(t *testing.T) {
 			}))
 			defer server.Close()
 			config := &rest.Config{Host: server.URL}
-			config.Wrap(paging.Cap)
+			config.Wrap(watch.Cap)
 			client, err := authorizationclient.NewForConfig(config)
 			if err != nil {
 				t.Fatal(err)

@@ -15,13 +15,13 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	"k8s.io/apimachinery/pkg/watch"
+	apiwatch "k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
 
 	"curfew.dev/curfew/controller/follow"
-	"curfew.dev/curfew/controller/paging"
+	"curfew.dev/curfew/controller/watch"
 	"curfew.dev/curfew/policy/requirement"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
@@ -38,7 +38,7 @@ type Cluster interface {
 	WriteStatus(ctx context.Context, namespace, name string, uid types.UID, version string, status *v1alpha1.PodTallyStatus) (string, error)
 	// Pods is one page of a consistent list, and Watch goes on from it.
 	Pods(ctx context.Context, namespace string, options metav1.ListOptions) (*corev1.PodList, error)
-	Watch(ctx context.Context, namespace string, options metav1.ListOptions) (watch.Interface, error)
+	Watch(ctx context.Context, namespace string, options metav1.ListOptions) (apiwatch.Interface, error)
 	// Pod reads one live.
 	Pod(ctx context.Context, namespace, name string) (*corev1.Pod, error)
 	// Patch sends a strategic merge patch of a Pod's metadata.
@@ -82,9 +82,9 @@ func stateOf(node *corev1.Node) NodeState {
 
 // Client is a [Cluster] of clients.
 type Client struct {
-	// Objects reads and writes PodTallies, with their managedFields, through [paging.Cap].
+	// Objects reads and writes PodTallies, with their managedFields, through [watch.Cap].
 	Objects dynamic.Interface
-	// Watches lists, watches and reads Pods, and reads Nodes, through [paging.Cap].
+	// Watches lists, watches and reads Pods, and reads Nodes, through [watch.Cap].
 	Watches kubernetes.Interface
 	// Metadata patches Pods, and lists them where nothing else matters.
 	Partial metadata.Interface
@@ -101,7 +101,7 @@ func (c *Client) tallies(namespace string) dynamic.ResourceInterface {
 // Tallies implements Cluster.
 func (c *Client) Tallies(ctx context.Context, namespace string) ([]*StoredTally, error) {
 	var out []*StoredTally
-	_, err := paging.Each(ctx, metav1.ListOptions{}, c.tallies(namespace).List, func(page *unstructured.UnstructuredList) error {
+	_, err := watch.Each(ctx, metav1.ListOptions{}, c.tallies(namespace).List, func(page *unstructured.UnstructuredList) error {
 		for i := range page.Items {
 			object, err := objectOf(&page.Items[i])
 			if err != nil {
@@ -194,7 +194,7 @@ func (c *Client) Pods(ctx context.Context, namespace string, options metav1.List
 }
 
 // Watch implements Cluster.
-func (c *Client) Watch(ctx context.Context, namespace string, options metav1.ListOptions) (watch.Interface, error) {
+func (c *Client) Watch(ctx context.Context, namespace string, options metav1.ListOptions) (apiwatch.Interface, error) {
 	return c.Watches.CoreV1().Pods(namespace).Watch(ctx, options)
 }
 

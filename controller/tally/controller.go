@@ -15,6 +15,7 @@ import (
 
 	"curfew.dev/curfew/controller/collectors"
 	"curfew.dev/curfew/controller/loop"
+	"curfew.dev/curfew/controller/watch"
 	match "curfew.dev/curfew/policy/tally"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
@@ -63,8 +64,7 @@ type Controller struct {
 // watched is a namespace whose Pods are watched.
 type watched struct {
 	*space
-	// again has tallies and Pods listed again.
-	again  loop.Signal
+	*watch.Follower
 	cancel context.CancelFunc
 	// pace and gathered are how long changes of PodTallies wait for more, and when they did last.
 	pace     *loop.Backoff
@@ -147,13 +147,14 @@ func (c *Controller) watch(namespace string) {
 		w.cancel = cancel
 		c.all.Go(func() { c.follow(of, w) })
 	}
-	w.again.Set()
+	w.Again()
 }
 
 // newSpace adds a namespace. The lock is held.
 func (c *Controller) newSpace(namespace string) *watched {
-	w := &watched{again: loop.NewSignal()}
+	w := &watched{}
 	w.space = newSpace(namespace, func(t *tally) { c.wake(w.space, t) })
+	w.Follower = c.follower(w)
 	c.spaces[namespace] = w
 	return w
 }

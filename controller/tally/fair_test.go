@@ -18,7 +18,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
@@ -253,80 +252,60 @@ func TestChangesDoNotShortenTheBackoff(t *testing.T) {
 	}
 }
 
-// unwatched is a cluster whose watches end soon.
-type unwatched struct {
+// empty is a cluster without PodTallies.
+type empty struct {
 	Cluster
 	lists int
-	open  func() (watch.Interface, error)
+	pods  []corev1.Pod
 }
 
-func (u *unwatched) Tallies(context.Context, string) ([]*StoredTally, error) { return nil, nil }
+func (e *empty) Tallies(context.Context, string) ([]*StoredTally, error) { return nil, nil }
 
-func (u *unwatched) Pods(context.Context, string, metav1.ListOptions) (*corev1.PodList, error) {
-	u.lists++
-	time.Sleep(2 * time.Millisecond)
-	return &corev1.PodList{ListMeta: metav1.ListMeta{ResourceVersion: "7"}}, nil
+func (e *empty) Pods(context.Context, string, metav1.ListOptions) (*corev1.PodList, error) {
+	e.lists++
+	return &corev1.PodList{ListMeta: metav1.ListMeta{ResourceVersion: "7"}, Items: e.pods}, nil
 }
 
-func (u *unwatched) Watch(context.Context, string, metav1.ListOptions) (watch.Interface, error) {
-	return u.open()
+func (e *empty) Watch(context.Context, string, metav1.ListOptions) (watch.Interface, error) {
+	return watch.NewFake(), nil
 }
 
-// Pods whose watch ends at once are listed less and less often, as are those of PodTallies that
-// come and go all the time.
-func TestWatchesThatEndAtOnce(t *testing.T) {
-	stays := func() (watch.Interface, error) { return watch.NewFake(), nil }
-	for name, c := range map[string]struct {
-		open    func() (watch.Interface, error)
-		changes bool
-	}{
-		"without an event": {open: func() (watch.Interface, error) { w := watch.NewFake(); w.Stop(); return w, nil }},
-		"expired": {open: func() (watch.Interface, error) {
-			w := watch.NewFakeWithChanSize(1, false)
-			status := apierrors.NewResourceExpired("too old").Status()
-			w.Error(&status)
-			return w, nil
-		}},
-		"refused":              {open: func() (watch.Interface, error) { return nil, apierrors.NewTooManyRequests("busy", 1) }},
-		"PodTallies that come": {open: stays, changes: true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				ctx, cancel := context.WithCancel(t.Context())
-				cluster := &unwatched{open: c.open}
-				of := onRealTime(t, cluster, clock.RealClock{})
-				w := of.newSpace("ci")
-				w.cancel = cancel
-				of.all.Go(func() { of.follow(ctx, w) })
-				for range 60 {
-					if c.changes {
-						w.again.Set()
-					}
-					time.Sleep(time.Second)
-				}
-				if synctest.Wait(); cluster.lists > 20 || cluster.lists < 5 {
-					t.Errorf("the Pods were listed %d times in a minute", cluster.lists)
-				}
-				cancel()
-				of.all.Wait()
-			})
-		})
-	}
-}
-
-// A change of PodTallies during the wait before the next list is not lost when the watch ends.
-func TestListsAreGathered(t *testing.T) {
+// The Pods of PodTallies that come and go all the time are listed less and less often. A namespace
+// without any is left in the end.
+func TestPodTalliesThatComeAndGo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := newWorld(t.Fatalf).process()
-		p.watch.again.Set()
-		events := watch.NewFake()
-		go func() {
-			synctest.Wait()
-			events.Stop()
-		}()
-		_, again, err := p.drain(t.Context(), p.watch, "1", events, p.options.Clock.NewTimer(time.Hour))
-		if again || err != nil || len(p.watch.again) != 1 {
-			t.Errorf("again %t, %v, %d signals", again, err, len(p.watch.again))
+		cluster := &empty{}
+		c := onRealTime(t, cluster, clock.RealClock{})
+		ctx, cancel := context.WithCancel(t.Context())
+		w := c.newSpace("ci")
+		w.cancel = cancel
+		c.all.Go(func() { c.follow(ctx, w) })
+		for range 60 {
+			w.Again()
+			time.Sleep(time.Second)
 		}
+		if synctest.Wait(); cluster.lists > 20 || cluster.lists < 5 {
+			t.Errorf("the Pods were listed %d times in a minute", cluster.lists)
+		}
+		time.Sleep(linger - 2*time.Minute)
+		synctest.Wait()
+		if c.space("ci") == nil {
+			t.Error("the namespace was left too early")
+		}
+		cluster.pods = []corev1.Pod{{ObjectMeta: metav1.ObjectMeta{Name: "a", UID: "a", ResourceVersion: "5", Finalizers: []string{wellknown.FinalizerTally}}}}
+		time.Sleep(linger)
+		cluster.pods = nil
+		time.Sleep(linger - time.Minute)
+		synctest.Wait()
+		if c.space("ci") == nil {
+			t.Error("the namespace was left although a Pod had the finalizer")
+		}
+		time.Sleep(3 * time.Minute)
+		synctest.Wait()
+		if c.space("ci") != nil || ctx.Err() == nil {
+			t.Error("the namespace is never left")
+		}
+		cancel()
+		c.all.Wait()
 	})
 }

@@ -2,19 +2,17 @@ package tally
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/utils/clock"
+	"k8s.io/apimachinery/pkg/runtime"
+	apiwatch "k8s.io/apimachinery/pkg/watch"
 
 	"curfew.dev/curfew/controller/loop"
-	"curfew.dev/curfew/controller/paging"
+	"curfew.dev/curfew/controller/watch"
 	match "curfew.dev/curfew/policy/tally"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
@@ -29,43 +27,55 @@ const (
 	// linger is how long a namespace without tallies is watched: admission may add finalizers until
 	// it has heard that the tally is gone.
 	linger = 5 * time.Minute
-	// usefulAfter is how long a watch must last for the list before it to count as a success.
-	usefulAfter = 10 * time.Second
+	// relistEvery is how often all Pods of a namespace are listed, to find changes that the watch missed
+	// (S3).
+	relistEvery = 30 * time.Minute
 )
 
-var (
-	// errListAgain: it is time to list everything again, and nothing has failed.
-	errListAgain = errors.New("listing again")
-	errNoEvents  = errors.New("the watch of Pods has ended without an event")
-)
-
-// follow keeps a namespace in step with the API server until ctx is done, or it has been without
-// tallies for a while.
+// follow keeps a namespace in step with the API server, and looks after its Pods, until ctx is done.
 func (c *Controller) follow(ctx context.Context, w *watched) {
-	delay := loop.NewBackoff()
-	for ctx.Err() == nil {
-		w.again.Clear()
-		err := c.load(ctx, w)
-		at := ""
-		if err == nil {
-			at, err = c.list(ctx, w.space)
-		}
-		listed := err == nil
-		if listed {
-			began := c.options.Clock.Now()
-			if err = c.events(ctx, w, at); c.options.Clock.Since(began) >= usefulAfter {
-				delay.Reset() // A watch that ends sooner shows that the list cannot be followed.
+	c.all.Go(func() {
+		for loop.Pause(ctx, c.options.Clock, chores) {
+			if w.Following() && c.overdue(ctx, w.space) {
+				w.Again()
 			}
 		}
-		switch {
-		case ctx.Err() != nil:
-		case listed && c.leave(w):
-			return
-		case !errors.Is(err, errListAgain):
-			c.log.Info("Pods of a namespace could not be followed, trying again", "namespace", w.namespace, "reason", err.Error())
-			loop.Pause(ctx, c.options.Clock, delay.Next())
-		}
-	}
+	})
+	w.Run(ctx)
+}
+
+// follower follows the Pods of a namespace. They are listed after the tallies were read: a list
+// shows what another process did before its last write of a status (S7).
+func (c *Controller) follower(w *watched) *watch.Follower {
+	return watch.New(watch.Options{
+		List: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+			return c.options.Cluster.Pods(ctx, w.namespace, options)
+		},
+		Watch: func(ctx context.Context, options metav1.ListOptions) (apiwatch.Interface, error) {
+			return c.options.Cluster.Watch(ctx, w.namespace, options)
+		},
+		Relist: relistEvery, Gather: func() time.Duration { return w.gathering(c.options.Clock.Now()) },
+		Begin: func(ctx context.Context) error {
+			err := c.load(ctx, w)
+			w.beginList()
+			return err
+		},
+		End: func(version string) {
+			w.endList(version)
+			c.leave(w)
+		},
+		Observe: func(_ context.Context, object runtime.Object) error {
+			pod, ok := object.(*corev1.Pod)
+			if !ok {
+				return fmt.Errorf("got a %T where a Pod was asked for", object)
+			}
+			w.observe(pod, false)
+			return nil
+		},
+		Deleted:  func(pod metav1.Object) { w.gone(pod.GetUID(), pod.GetResourceVersion()) },
+		Bookmark: w.progress,
+		Clock:    c.options.Clock, Log: c.log.WithValues("resource", podResource.Resource, "namespace", w.namespace),
+	})
 }
 
 // load reads the tallies of a namespace. It keeps the state of known tallies. State of the others
@@ -116,46 +126,26 @@ func (c *Controller) forget(namespace string, now []*tally) {
 	}
 }
 
-// list lists the Pods of a namespace. It must not be served from a cache of the API server: what
-// another process did before its last write of a status has to be seen (S7).
-func (c *Controller) list(ctx context.Context, s *space) (string, error) {
-	s.beginList()
-	list := func(ctx context.Context, options metav1.ListOptions) (*corev1.PodList, error) {
-		return c.options.Cluster.Pods(ctx, s.namespace, options)
-	}
-	first, err := paging.Each(ctx, metav1.ListOptions{}, list, func(page *corev1.PodList) error {
-		for i := range page.Items {
-			s.observe(&page.Items[i], false)
-		}
-		return nil
-	})
-	if err != nil {
-		return "", fmt.Errorf("listing Pods: %w", err)
-	}
-	s.endList(first)
-	return first, nil
-}
-
 // leave stops following a namespace that has had no tallies, and no Pods with the finalizer, for a
 // while.
-func (c *Controller) leave(w *watched) bool {
+func (c *Controller) leave(w *watched) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if len(w.tallies) > 0 || len(w.pods) > 0 {
 		w.empty = time.Time{}
-		return false
+		return
 	}
 	now := c.options.Clock.Now()
 	if w.empty.IsZero() || now.Before(w.empty) {
 		w.empty = now
 	}
 	if now.Sub(w.empty) < linger {
-		return false
+		return
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(w.again) > 0 {
-		return false // A tally was created just now.
+	if w.Asked() {
+		return // A tally was created just now.
 	}
 	delete(c.spaces, w.namespace)
 	for key := range c.work {
@@ -164,7 +154,6 @@ func (c *Controller) leave(w *watched) bool {
 		}
 	}
 	w.cancel()
-	return true
 }
 
 // edited reports a status that someone else has changed.
@@ -179,78 +168,6 @@ func (c *Controller) warn(namespace string, t *tally, reason, message string) {
 		object := &v1alpha1.PodTally{}
 		object.Namespace, object.Name, object.UID = namespace, t.name, t.uid
 		c.options.Event(object, corev1.EventTypeWarning, reason, message)
-	}
-}
-
-// events follows the Pods until everything has to be listed again.
-func (c *Controller) events(ctx context.Context, w *watched, at string) error {
-	over := c.options.Clock.NewTimer(chores)
-	defer over.Stop()
-	for ctx.Err() == nil {
-		events, err := c.options.Cluster.Watch(ctx, w.namespace, metav1.ListOptions{ResourceVersion: at, AllowWatchBookmarks: true})
-		if err != nil {
-			return fmt.Errorf("watching Pods: %w", err)
-		}
-		next, again, err := c.drain(ctx, w, at, events, over)
-		events.Stop()
-		switch {
-		case err != nil:
-			return err
-		case again:
-			return errListAgain
-		case next == at:
-			return errNoEvents // A watch that brings nothing is not opened again: it might be too old.
-		}
-		at = next
-	}
-	return ctx.Err()
-}
-
-// drain follows one watch until it ends. It reports whether everything has to be listed again.
-func (c *Controller) drain(
-	ctx context.Context, w *watched, at string, events watch.Interface, chore clock.Timer,
-) (next string, again bool, err error) {
-	var relist <-chan time.Time
-	defer func() {
-		if relist != nil {
-			w.again.Set() // The watch has ended before its time.
-		}
-	}()
-	for {
-		select {
-		case <-ctx.Done():
-			return at, true, ctx.Err()
-		case <-w.again:
-			if relist == nil {
-				relist = c.options.Clock.After(w.gathering(c.options.Clock.Now()))
-			}
-		case <-relist:
-			relist = nil
-			return at, true, nil
-		case <-chore.C():
-			if chore.Reset(chores); c.overdue(ctx, w.space) {
-				return at, true, nil
-			}
-		case event, ok := <-events.ResultChan():
-			if !ok {
-				return at, false, nil
-			}
-			if event.Type == watch.Error {
-				return at, true, apierrors.FromObject(event.Object)
-			}
-			pod, isPod := event.Object.(*corev1.Pod)
-			if !isPod {
-				return at, true, fmt.Errorf("got a %T where a Pod was asked for", event.Object)
-			}
-			switch at = pod.ResourceVersion; event.Type {
-			case watch.Added, watch.Modified:
-				w.observe(pod, false)
-			case watch.Deleted:
-				w.gone(pod.UID, at)
-			case watch.Bookmark:
-				w.progress(at)
-			}
-		}
 	}
 }
 

@@ -118,7 +118,7 @@ func TestTooManyTallies(t *testing.T) {
 	for i := range tallies {
 		delete(w.tallies, fmt.Sprintf("t%05d", i))
 	}
-	p.watch.again.Set()
+	p.watch.Again()
 	w.known = nil
 	w.around = func(string, bool) error { return nil }
 	p.settle(ctx)

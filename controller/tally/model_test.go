@@ -69,7 +69,7 @@ func (m *model) act() {
 	default:
 		switch rapid.IntRange(0, 2).Draw(m.t, "rare") {
 		case 0:
-			m.process.watch.again.Set()
+			m.process.watch.Again()
 		case 1:
 			m.zombie, m.process = m.process, m.world.process() // The first goes on, with whatever it knows.
 		default:
@@ -146,12 +146,12 @@ func (m *model) tallies() {
 		value := map[string]string{"a": "a", "b": "b", "c": "a"}[name]
 		m.world.clock.Step(time.Second) // Tallies of the same second may swap their Pods.
 		m.world.addTally(name, value)
-		m.process.watch.again.Set()
+		m.process.watch.Again()
 	case rapid.Bool().Draw(m.t, "edit"):
 		object.ResourceVersion = m.world.next()
 	default:
 		delete(m.world.tallies, name)
-		m.process.watch.again.Set()
+		m.process.watch.Again()
 	}
 }
 

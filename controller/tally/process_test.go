@@ -9,11 +9,14 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/watch"
+	apiwatch "k8s.io/apimachinery/pkg/watch"
 
 	"curfew.dev/curfew/controller/action"
+	"curfew.dev/curfew/controller/watch"
 	match "curfew.dev/curfew/policy/tally"
 )
 
@@ -68,7 +71,7 @@ func (w *world) process() *process {
 		w.fail("%v", err)
 	}
 	p := &process{Controller: c, world: w, view: v, watch: c.newSpace(namespace)}
-	p.watch.again.Set()
+	p.watch.Again()
 	c.send = func(ctx context.Context, all []func(context.Context) bool) {
 		for _, one := range all {
 			one(ctx)
@@ -96,9 +99,9 @@ func (f deletes) Do(_ context.Context, due action.Due) action.Answer { return f(
 
 // relist reads tallies and Pods, and reports whether that worked.
 func (p *process) relist(ctx context.Context) bool {
-	p.watch.again.Clear()
+	p.watch.Follower = p.follower(p.watch) // Nobody has asked this one.
 	if err := p.load(ctx, p.watch); err != nil {
-		p.watch.again.Set()
+		p.watch.Again()
 		return false
 	}
 	p.at = -1
@@ -110,12 +113,24 @@ func (p *process) relist(ctx context.Context) bool {
 		}
 		return err
 	}
-	_, err := p.list(ctx, p.watch.space)
+	err := listPods(ctx, p.watch)
 	if p.world.around = before; err != nil {
-		p.watch.again.Set()
+		p.watch.Again()
 		return false
 	}
 	return true
+}
+
+// listPods lists the Pods of a namespace as its follower does.
+func listPods(ctx context.Context, w *watched) error {
+	w.beginList()
+	version, err := watch.Each(ctx, metav1.ListOptions{}, w.List, func(page runtime.Object) error {
+		return meta.EachListItem(page, func(pod runtime.Object) error { return w.Observe(ctx, pod) })
+	})
+	if err == nil {
+		w.endList(version)
+	}
+	return err
 }
 
 // deliver shows it the next event.
@@ -126,17 +141,17 @@ func (p *process) deliver() bool {
 	event := p.world.events[p.at]
 	p.at++
 	pod, _ := event.Object.(*corev1.Pod)
-	if event.Type == watch.Deleted {
-		p.watch.gone(pod.UID, pod.ResourceVersion)
-	} else {
-		p.watch.observe(pod, false)
+	if event.Type == apiwatch.Deleted {
+		p.watch.Deleted(pod)
+	} else if err := p.watch.Observe(context.Background(), pod); err != nil {
+		p.world.fail("%v", err)
 	}
 	return true
 }
 
 // step has a round of a tally, or of the Pods without one.
 func (p *process) step(ctx context.Context, name string) {
-	if len(p.watch.again) > 0 && !p.relist(ctx) {
+	if p.watch.Asked() && !p.relist(ctx) {
 		return
 	}
 	p.do(ctx, namespace+"/"+name)
@@ -146,7 +161,7 @@ func (p *process) step(ctx context.Context, name string) {
 func (p *process) settle(ctx context.Context) {
 	for range 30 {
 		before := p.world.version
-		if len(p.watch.again) > 0 {
+		if p.watch.Asked() {
 			p.relist(ctx)
 		}
 		for p.deliver() {
@@ -157,7 +172,7 @@ func (p *process) settle(ctx context.Context) {
 		}
 		p.step(ctx, "")
 		p.world.clock.Step(time.Hour)
-		if p.world.version == before && len(p.watch.again) == 0 {
+		if p.world.version == before && !p.watch.Asked() {
 			return
 		}
 	}

@@ -39,7 +39,7 @@ func TestDeletedTallyRests(t *testing.T) {
 		t.Fatal("all was done in one round: this test shows nothing")
 	}
 	delete(w.tallies, "a")
-	p.watch.again.Set()
+	p.watch.Again()
 	p.relist(ctx)
 	p.step(ctx, "a")
 	if at, ok := p.watch.when(of, w.clock.Now()); ok {

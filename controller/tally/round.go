@@ -53,7 +53,7 @@ func (c *Controller) do(ctx context.Context, key string) {
 	case errors.Is(err, errGone), errors.Is(err, errOvertaken):
 		c.log.Info("reading PodTallies and Pods again", "namespace", namespace, "reason", err.Error())
 		w.overtake(t)
-		w.again.Set()
+		w.Again()
 	case err != nil:
 		c.log.Info("Pods could not be counted, trying again", "tally", key, "reason", err.Error())
 	}

@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"curfew.dev/curfew/controller/loop"
-	"curfew.dev/curfew/controller/paging"
+	"curfew.dev/curfew/controller/watch"
 	"curfew.dev/curfew/policy/v1alpha1"
 	"curfew.dev/curfew/policy/wellknown"
 )
@@ -138,7 +138,7 @@ func (c *Controller) sweep(ctx context.Context, listed map[podUID]types.UID) (re
 		}
 		return page, nil
 	}
-	_, err = paging.Each(ctx, metav1.ListOptions{}, list, func(page *metav1.PartialObjectMetadataList) error {
+	_, err = watch.Each(ctx, metav1.ListOptions{}, list, func(page *metav1.PartialObjectMetadataList) error {
 		var patches []func(context.Context) bool
 		for i := range page.Items {
 			of := &page.Items[i].ObjectMeta

@@ -14,8 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"curfew.dev/curfew/cmd/kubectl-curfew/world"
-	"curfew.dev/curfew/controller/paging"
 	"curfew.dev/curfew/controller/settings"
+	"curfew.dev/curfew/controller/watch"
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/wellknown"
 )
@@ -288,7 +288,7 @@ func (i *Installation) others(ctx context.Context) (out []string, err error) {
 				continue
 			}
 			resource := i.clients.Metadata.Resource(version.WithResource(kind.Name)).Namespace(i.Namespace)
-			page, err := resource.List(ctx, metav1.ListOptions{Limit: paging.Limit})
+			page, err := resource.List(ctx, metav1.ListOptions{Limit: watch.Limit})
 			switch {
 			case world.Gone(err):
 				continue

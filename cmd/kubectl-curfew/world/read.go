@@ -19,7 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 
-	"curfew.dev/curfew/controller/paging"
+	"curfew.dev/curfew/controller/watch"
 	"curfew.dev/curfew/policy/platform"
 	"curfew.dev/curfew/policy/rules"
 )
@@ -136,7 +136,7 @@ func (c *cluster) eachMetadata(ctx context.Context, at schema.GroupVersionResour
 }
 
 // Pages passes the items of a list to take, page by page. A list that takes longer than the API
-// server keeps its snapshot goes on with newer objects (see [paging.Resume]). Some API servers do
+// server keeps its snapshot goes on with newer objects (see [watch.Resume]). Some API servers do
 // not say where to go on: they are asked again, for all in one piece. Items that changed since then
 // come twice.
 func Pages[L runtime.Object](ctx context.Context, list func(context.Context, metav1.ListOptions) (L, error), options metav1.ListOptions,
@@ -155,7 +155,7 @@ func Pages[L runtime.Object](ctx context.Context, list func(context.Context, met
 			return take(item)
 		})
 	}
-	_, err := paging.Each(ctx, options, list, page)
+	_, err := watch.Each(ctx, options, list, page)
 	if !began || !apierrors.IsResourceExpired(err) {
 		return err
 	}

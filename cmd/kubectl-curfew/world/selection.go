@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
-	"curfew.dev/curfew/controller/paging"
+	"curfew.dev/curfew/controller/watch"
 )
 
 // Selection selects objects as kubectl does: KIND/NAME…, KIND NAME…, or KIND with a selector or
@@ -269,7 +269,7 @@ func (c *cluster) NamesOf(ctx context.Context, text, namespace string) ([]string
 	if kind.ClusterScoped {
 		namespace = ""
 	}
-	list, err := c.clients.Metadata.Resource(kind.At()).Namespace(namespace).List(ctx, metav1.ListOptions{Limit: paging.Limit})
+	list, err := c.clients.Metadata.Resource(kind.At()).Namespace(namespace).List(ctx, metav1.ListOptions{Limit: watch.Limit})
 	if err != nil {
 		return nil, err
 	}

@@ -15,7 +15,7 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"curfew.dev/curfew/controller/action"
-	"curfew.dev/curfew/controller/paging"
+	"curfew.dev/curfew/controller/watch"
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/lifetime"
 	"curfew.dev/curfew/policy/v1alpha1"
@@ -48,7 +48,7 @@ func (s *stopping) children(ctx context.Context, child *v1alpha1.Child) (dynamic
 		}
 		take(object)
 	} else {
-		_, err := paging.Each(ctx, metav1.ListOptions{}, client.List, func(page *unstructured.UnstructuredList) error {
+		_, err := watch.Each(ctx, metav1.ListOptions{}, client.List, func(page *unstructured.UnstructuredList) error {
 			for i := range page.Items {
 				take(&page.Items[i])
 			}

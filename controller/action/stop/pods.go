@@ -18,7 +18,7 @@ import (
 	"k8s.io/utils/lru"
 
 	"curfew.dev/curfew/controller/action"
-	"curfew.dev/curfew/controller/paging"
+	"curfew.dev/curfew/controller/watch"
 )
 
 var podResource = corev1.SchemeGroupVersion.WithResource("pods")
@@ -177,7 +177,7 @@ func (x *podIndex) list(ctx context.Context, namespace string, of *namespacePods
 	list := func(ctx context.Context, options metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
 		page, err := x.client.Resource(podResource).Namespace(namespace).List(ctx, options)
 		if err != nil {
-			if _, goesOn := paging.Resume(err); apierrors.IsResourceExpired(err) && !goesOn {
+			if _, goesOn := watch.Resume(err); apierrors.IsResourceExpired(err) && !goesOn {
 				of.walk = &podList{below: walk.below}
 			}
 			return nil, fmt.Errorf("listing the Pods of namespace %s: %w", namespace, err)
@@ -185,7 +185,7 @@ func (x *podIndex) list(ctx context.Context, namespace string, of *namespacePods
 		return page, nil
 	}
 	from := metav1.ListOptions{FieldSelector: runningPods, Continue: walk.next}
-	_, err := paging.Each(ctx, from, list, func(page *metav1.PartialObjectMetadataList) error { return x.read(ctx, namespace, walk, page) })
+	_, err := watch.Each(ctx, from, list, func(page *metav1.PartialObjectMetadataList) error { return x.read(ctx, namespace, walk, page) })
 	return err
 }
 

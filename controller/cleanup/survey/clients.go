@@ -43,7 +43,7 @@ func (c Clients) List(
 }
 
 // Each calls f for each object of a resource. Its pages are bounded by bytes if the transport of
-// the client is a [paging.Cap].
+// the client is a [watch.Cap].
 func (c Clients) Each(
 	ctx context.Context, resource schema.GroupVersionResource, namespace string, options metav1.ListOptions,
 	f func(*unstructured.Unstructured) error,

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"curfew.dev/curfew/controller/paging"
+	"curfew.dev/curfew/controller/watch"
 )
 
 // pageSize bounds the objects of one answer, and wholePageSize the objects of the first answer if
@@ -22,7 +22,7 @@ const pageSize, wholePageSize = 500, 50
 type pages struct {
 	reader lister
 	whole  bool
-	sizes  *paging.Sizes
+	sizes  *watch.Sizes
 	spent  *time.Duration // on the objects of the page
 	began  func()         // is called when a page was read; may be nil
 	yield  func(ctx context.Context, inPage bool) error
@@ -43,7 +43,7 @@ func newPages(reader lister, whole bool) *pages {
 	if whole {
 		first = wholePageSize
 	}
-	return &pages{reader: reader, whole: whole, sizes: paging.NewSizes(first, pageSize), spent: new(time.Duration)}
+	return &pages{reader: reader, whole: whole, sizes: watch.NewSizes(first, pageSize), spent: new(time.Duration)}
 }
 
 // each calls f for each object.
@@ -64,7 +64,7 @@ func (p *pages) each(
 			}
 		}
 	}
-	_, err := paging.EachSized(ctx, options, p.sizes, list, func(page *unstructured.UnstructuredList) (time.Duration, error) {
+	_, err := watch.EachSized(ctx, options, p.sizes, list, func(page *unstructured.UnstructuredList) (time.Duration, error) {
 		*p.spent = 0
 		if p.began != nil {
 			p.began()

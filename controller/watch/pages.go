@@ -1,6 +1,4 @@
-// Package paging reads lists page by page ([Each]): it continues lists that the API server ended
-// early ([Resume]), and bounds pages by their size ([Sizes], [Cap]).
-package paging
+package watch
 
 import (
 	"bytes"

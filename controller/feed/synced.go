@@ -1,127 +1,15 @@
 package feed
 
 import (
-	"context"
-	"errors"
-	"fmt"
 	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/utils/clock"
 
 	"curfew.dev/curfew/controller/collectors"
-	"curfew.dev/curfew/controller/loop"
 )
-
-// errListAgain ends a watch when the next list is due.
-var errListAgain = errors.New("time to list again")
-
-// follow handles events from a resourceVersion on, and resumes a watch where it ended. It returns
-// errListAgain when the relist is due, and the API server's error if the watch cannot be resumed.
-func (f *Feed) follow(ctx context.Context, at string, events watch.Interface, relist <-chan time.Time) error {
-	delay := loop.NewBackoff()
-	for {
-		if events == nil {
-			select {
-			case <-relist:
-				return errListAgain
-			default:
-			}
-			var err error
-			events, err = f.kind.Watch(ctx, metav1.ListOptions{
-				FieldSelector: f.kind.FieldSelector, LabelSelector: f.kind.LabelSelector, ResourceVersion: at, AllowWatchBookmarks: true,
-			})
-			if err != nil {
-				events = nil
-				if ctx.Err() != nil {
-					return ctx.Err()
-				}
-				if refused(err) {
-					return fmt.Errorf("watching %s: %w", f.kind.Profile.Resource, err)
-				}
-				log := f.log
-				if !f.lost() {
-					log = log.V(1) // It was logged already.
-				}
-				log.Info("watch failed, trying again", "reason", err.Error())
-				f.tellForbidden(err)
-				loop.Pause(ctx, f.options.Clock, delay.Next())
-				continue
-			}
-		}
-		f.complete()
-		next, err := f.drain(ctx, at, events, relist)
-		events.Stop()
-		events = nil
-		if err != nil {
-			return err
-		}
-		if next == at {
-			// A watch that ends without an event must not be opened again in a tight loop.
-			loop.Pause(ctx, f.options.Clock, delay.Next())
-		} else {
-			delay.Reset()
-		}
-		at = next
-	}
-}
-
-// refused reports whether a watch cannot be resumed from its resourceVersion: it is too old, or
-// unknown because the kind was removed and created again. All other errors are temporary, including
-// a missing permission: an API server that has just started may not have read the roles yet.
-func refused(err error) bool {
-	var status apierrors.APIStatus
-	if !errors.As(err, &status) || apierrors.IsTooManyRequests(err) || apierrors.IsUnauthorized(err) || apierrors.IsForbidden(err) {
-		return false
-	}
-	code := status.Status().Code
-	return code >= 400 && code < 500
-}
-
-// drain handles the events of one watch until it ends. It returns the last resourceVersion it saw.
-func (f *Feed) drain(ctx context.Context, at string, events watch.Interface, relist <-chan time.Time) (string, error) {
-	for {
-		select {
-		case <-ctx.Done():
-			return at, ctx.Err()
-		case <-relist:
-			return at, errListAgain
-		case event, ok := <-events.ResultChan():
-			if !ok {
-				return at, nil
-			}
-			if event.Type == watch.Bookmark {
-				seen, _, err := bookmark(event.Object)
-				if err != nil {
-					return at, err
-				}
-				at = seen
-				continue
-			}
-			if err := f.event(ctx, event, nil); err != nil {
-				return at, err
-			}
-			if accessor, err := meta.Accessor(event.Object); err == nil {
-				at = accessor.GetResourceVersion()
-			}
-		}
-	}
-}
-
-func bookmark(object runtime.Object) (at string, initialEventsEnd bool, err error) {
-	accessor, err := meta.Accessor(object)
-	if err != nil {
-		return "", false, fmt.Errorf("reading a bookmark: %w", err)
-	}
-	return accessor.GetResourceVersion(), accessor.GetAnnotations()[metav1.InitialEventsAnnotationKey] == "true", nil
-}
 
 // SyncedMetric reports whether all objects of each kind are known, as metrics curfew_feed_synced
 // and curfew_feed_incomplete_seconds. Feeds enter it when they begin to run and leave it when they
@@ -202,7 +90,7 @@ func (c *SyncedMetric) since() map[series]time.Time {
 	defer c.mu.Unlock()
 	out := map[series]time.Time{}
 	for f := range c.feeds {
-		since := f.incompleteSince()
+		since := f.follower.IncompleteSince()
 		for _, one := range f.triggers {
 			key := series{f.Kind(), string(one.Name)}
 			other, ok := out[key]
