@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	admissionv1 "k8s.io/api/admission/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 )
@@ -168,11 +169,16 @@ func TestBindingsChangePods(t *testing.T) {
 			}
 		})
 	}
-	known.err = errors.New("no answer")
-	broken := w.review(t, ask{path: PathValidate, namespace: "plain", operation: string(admissionv1.Create),
-		object: "{apiVersion: v1, kind: Binding, metadata: {name: a, uid: u, annotations: {curfew.dev/ttl-after-finished: 1h}}}"}, "binding", "pods")
-	if broken.Result.Code != http.StatusInternalServerError {
-		t.Errorf("status %d where the Pod could not be read: the failure policy has to decide", broken.Result.Code)
+	// The failure policy decides where the Pod cannot be read; not where its author makes it too large.
+	for code, err := range map[int32]error{
+		http.StatusInternalServerError: errors.New("no answer"), http.StatusRequestEntityTooLarge: apierrors.NewRequestEntityTooLargeError("3 MB"),
+	} {
+		known.err = err
+		broken := w.review(t, ask{path: PathValidate, namespace: "plain", operation: string(admissionv1.Create),
+			object: "{apiVersion: v1, kind: Binding, metadata: {name: a, uid: u, annotations: {curfew.dev/ttl-after-finished: 1h}}}"}, "binding", "pods")
+		if broken.Result.Code != code {
+			t.Errorf("%v: status %d, want %d", err, broken.Result.Code, code)
+		}
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sync/semaphore"
 	admissionv1 "k8s.io/api/admission/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
@@ -98,6 +99,9 @@ func (w *Webhooks) validateBinding(ctx context.Context, request *request, now ti
 	name := cmp.Or(request.review.Name, request.facts.Name)
 	pod, err := w.read(ctx, w.podReads, request.facts.Namespace,
 		&metav1.OwnerReference{APIVersion: "v1", Kind: "Pod", Name: name, UID: request.facts.UID})
+	if apierrors.IsRequestEntityTooLargeError(err) {
+		return tooDense()
+	}
 	if err != nil {
 		return w.failed(request.review, fmt.Sprintf("curfew could not read Pod %q, which the Binding changes", name), err)
 	}

@@ -98,7 +98,7 @@ func (a *admission) addHandlers(context.Context) error {
 	}
 	a.handlers, err = webhook.New(webhook.Options{
 		Platform: a.platform.Platform.Store(), Ready: a.platform.Platform.Ready, Runtimes: a.platform.Platform.Runtimes, Objects: objects,
-		Owners:     &follow.Owners{Client: a.dynamic, Mapper: a.mgr.GetRESTMapper()},
+		Owners:     &follow.Owners{Client: a.dynamic, Mapper: a.mgr.GetRESTMapper(), Whole: true},
 		Namespaces: a.platform.Namespaces, Tallies: tallies, Clock: a.clock, ServerTime: a.serverTime, Registerer: metrics.Registry,
 		WarnBelow: warnBelow, AnnotationsOnly: a.options.annotationsOnly(), Access: reviews,
 		ControllerUser: "system:serviceaccount:" + a.options.namespace + ":" + controllerAccount,

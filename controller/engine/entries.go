@@ -393,11 +393,3 @@ func (e *entries) valid(o *Entry) bool {
 	})
 	return false
 }
-
-// lookup finds the entry of a UID for the trigger of a kind.
-func (e *entries) lookup(k Kind, uid types.UID) (uint32, bool) {
-	if k == 0 || int(k) >= len(e.kinds) {
-		return 0, false
-	}
-	return e.index.Find(uid, e.kinds[k].trigger.id)
-}

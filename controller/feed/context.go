@@ -88,7 +88,8 @@ func (t *tolerant) Snapshot(ctx context.Context) (_ *platform.Snapshot, err erro
 // Runtime implements [platform.Source].
 func (t *tolerant) Runtime(ctx context.Context, reference *expression.Reference) (map[string]any, error) {
 	object, err := t.Source.Runtime(ctx, reference)
-	if err == nil || t.needed() {
+	// One that is too large is judged again when it changes.
+	if err == nil || t.needed() || apierrors.IsRequestEntityTooLargeError(err) {
 		return object, err
 	}
 	t.feed.log.V(1).Info("kept: its runtime cannot be read", "object", name(t.facts.Namespace, t.facts.Name),

@@ -3,6 +3,7 @@ package feed
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -72,6 +73,7 @@ func TestKeyFromAnOwnersTemplate(t *testing.T) {
 		"its own":                    {templated("labels", "app", "web"), nil, false},
 		"the owner is gone":          {nil, nil, false},
 		"the owner may not be read":  {nil, forbidden, true},
+		"the owner is too large":     {nil, fmt.Errorf("reading: %w", apierrors.NewRequestEntityTooLargeError("3 MB")), true},
 		"the owner's kind is no one": {nil, &meta.NoKindMatchError{}, true},
 		"no answer":                  {nil, errors.New("connection refused"), true},
 	} {

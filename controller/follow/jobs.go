@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -23,6 +24,7 @@ import (
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/quote"
 	"curfew.dev/curfew/policy/resolution"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 // Jobs keeps what Jobs say about their Pods. Most Jobs say nothing, and cost nothing. It implements
@@ -173,11 +175,31 @@ func (j *Jobs) LivePodCounter(ctx context.Context, pod *policy.Facts) (*resoluti
 
 // Owners reads the controller owners of objects, of whatever kind. It implements feed.OwnerReader.
 type Owners struct {
+	// Client is a [watch.Cap].
 	Client dynamic.Interface
 	Mapper meta.RESTMapper
+	// Whole reads all fields, of objects that are not large. The controller needs few.
+	Whole bool
 
 	statefulSets shared[map[string]bool]
+	reads        shared[*unstructured.Unstructured]
 }
+
+// counterFields are what [resolution.CounterOfJob] reads of a Job, beside its metadata.
+var counterFields = readFields{
+	{"spec", "managedBy"}, {"spec", "podFailurePolicy", "rules", "*", "action"}, {"status", "conditions", "*", "type"},
+	{"status", "conditions", "*", "status"}, {"status", "conditions", "*", "lastTransitionTime"},
+}
+
+// ownerField reports whether a judgement reads a field of an owner: what identifies it, Curfew's
+// keys in its templates, and what a Job says about its Pods.
+func ownerField(path []string) bool {
+	key := path[len(path)-1]
+	return named(path) || strings.HasPrefix(key, wellknown.Prefix) || key == wellknown.LabelKyvernoTTL || counterFields.has(path)
+}
+
+// named reports whether a field identifies an object.
+func named(path []string) bool { return len(path) == 1 || len(path) == 2 && path[0] == "metadata" }
 
 var statefulSets = appsv1.SchemeGroupVersion.WithResource("statefulsets")
 
@@ -186,7 +208,7 @@ func (o *Owners) Existing(ctx context.Context, namespace string, owners []*metav
 	names, err := o.statefulSets.get(ctx, namespace, func(ctx context.Context) (map[string]bool, error) {
 		names := map[string]bool{}
 		list := o.Client.Resource(statefulSets).Namespace(namespace).List
-		_, err := watch.Each(ctx, metav1.ListOptions{}, list, func(page *unstructured.UnstructuredList) error {
+		_, err := watch.Each(watch.Fields(ctx, named), metav1.ListOptions{}, list, func(page *unstructured.UnstructuredList) error {
 			for i := range page.Items {
 				names[page.Items[i].GetName()] = true
 			}
@@ -226,7 +248,15 @@ func (o *Owners) Read(ctx context.Context, namespace string, owner *metav1.Owner
 		}
 		client = o.Client.Resource(mapping.Resource).Namespace(namespace)
 	}
-	read, err := client.Get(ctx, owner.Name, metav1.GetOptions{})
+	key := fmt.Sprintf("%q", []string{mapping.Resource.String(), namespace, owner.Name})
+	read, err := o.reads.get(ctx, key, func(ctx context.Context) (*unstructured.Unstructured, error) {
+		if o.Whole {
+			ctx = watch.Bound(ctx, maxWhole)
+		} else {
+			ctx = watch.Bound(watch.Fields(ctx, ownerField), maxObject)
+		}
+		return client.Get(ctx, owner.Name, metav1.GetOptions{})
+	})
 	switch {
 	case IsGone(err):
 		return nil, nil

@@ -57,7 +57,8 @@ func stampedRuntimes(t *testing.T, object *unstructured.Unstructured) (*Runtimes
 	api := dynamicfake.NewSimpleDynamicClient(runtime.NewScheme(), object.DeepCopy())
 	r := newRuntimes(Options{Client: api, Clock: clock.RealClock{}, Log: logr.Discard(), Source: func(schema.GroupVersionResource) Source { return nil }}, store)
 	r.WriteStamps(func(context.Context) (time.Time, error) { return noon, nil })
-	r.followed[trainingRuntimes] = &followedRuntimes{mirror: NewMirror(newSource(), func(*unstructured.Unstructured) map[string]any { return nil }, clock.RealClock{}, logr.Discard())}
+	fields := readFields(store.Snapshot().Profiles.For(object.GroupVersionKind()).RuntimeTTLs)
+	r.followed[trainingRuntimes] = &followedRuntimes{fields: fields, mirror: NewMirror(newSource(), func(*unstructured.Unstructured) map[string]any { return nil }, clock.RealClock{}, logr.Discard())}
 	see(r, object)
 	return r, api
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -21,8 +22,11 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 
+	"curfew.dev/curfew/controller/watch"
 	"curfew.dev/curfew/policy/expression"
+	"curfew.dev/curfew/policy/fieldpath"
 	"curfew.dev/curfew/policy/platform"
+	"curfew.dev/curfew/policy/wellknown"
 )
 
 // Runtimes follows the training runtimes and the other objects that workloads refer to, for the
@@ -43,7 +47,69 @@ type Runtimes struct {
 
 type followedRuntimes struct {
 	mirror *Mirror[map[string]any]
+	fields readFields // that are in the mirror
 	cancel context.CancelFunc
+}
+
+// maxObject is how large an object may be of which some fields are read, and maxWhole one that is
+// read whole: decoded, it takes up to fifty times as much.
+const maxObject, maxWhole = 2 << 20, 256 << 10
+
+// readFields are the paths of all fields that are read of objects.
+type readFields []fieldpath.FieldPath
+
+// runtimeFields are the fields that judgements read of runtimes: these, and much of the metadata.
+// Tenants write runtimes of megabytes, and every replica follows them all (S9).
+func runtimeFields(paths []fieldpath.FieldPath) readFields {
+	out := readFields{{"apiVersion"}, {"kind"}}
+	for _, name := range []string{"name", "namespace", "uid", "resourceVersion", "creationTimestamp", "deletionTimestamp"} {
+		out = append(out, fieldpath.FieldPath{"metadata", name})
+	}
+	for _, key := range wellknown.ObjectKeys {
+		out = append(out, fieldpath.FieldPath{"metadata", "annotations", key})
+	}
+	out = append(out, paths...)
+	slices.SortFunc(out, func(a, b fieldpath.FieldPath) int { return len(a) - len(b) })
+	return out
+}
+
+func (f readFields) has(path []string) bool {
+	return slices.ContainsFunc(f, func(field fieldpath.FieldPath) bool { return slices.Equal(field, fieldpath.FieldPath(path)) })
+}
+
+func (f readFields) covers(paths []fieldpath.FieldPath) bool {
+	return !slices.ContainsFunc(paths, func(path fieldpath.FieldPath) bool { return !f.has(path) })
+}
+
+// pick does for an object of a watch what [watch.Fields] does for those of a list. The fields begin
+// with the shortest.
+func (f readFields) pick(object map[string]any) map[string]any {
+	out := map[string]any{}
+	for _, field := range f {
+		value, ok := field.Get(object)
+		if !ok {
+			continue
+		}
+		switch value.(type) {
+		case map[string]any:
+			value = map[string]any{}
+		case []any:
+			value = []any{}
+		}
+		_ = unstructured.SetNestedField(out, value, field...) // It fails only where object has no such field.
+	}
+	return out
+}
+
+// fewFields lists runtimes without the other fields.
+type fewFields struct {
+	Source
+	readFields
+}
+
+// List implements [Source].
+func (s fewFields) List(ctx context.Context, options metav1.ListOptions) (*unstructured.UnstructuredList, error) {
+	return s.Source.List(watch.Fields(ctx, s.has), options)
 }
 
 func newRuntimes(options Options, store *platform.Store) *Runtimes {
@@ -59,8 +125,8 @@ func (r *Runtimes) OnChange(f func(resource schema.GroupVersionResource, namespa
 	r.changed = append(r.changed, f)
 }
 
-// Runtime reads a runtime from the cache, and live if the cache lacks it. Nil means that there is
-// none.
+// Runtime reads a runtime from the cache, and live if the cache lacks it or a field of it. Nil means
+// that there is none.
 func (r *Runtimes) Runtime(ctx context.Context, reference *expression.Reference) (map[string]any, error) {
 	key := reference.Name
 	if reference.Namespace != "" {
@@ -69,7 +135,7 @@ func (r *Runtimes) Runtime(ctx context.Context, reference *expression.Reference)
 	r.mu.Lock()
 	of := r.followed[resourceOf(reference)]
 	r.mu.Unlock()
-	if of != nil {
+	if of != nil && !reference.Whole && of.fields.covers(reference.Fields) {
 		if known, ok := of.mirror.Get(key); ok {
 			return known, nil
 		}
@@ -77,8 +143,13 @@ func (r *Runtimes) Runtime(ctx context.Context, reference *expression.Reference)
 	return r.LiveRuntime(ctx, reference)
 }
 
-// LiveRuntime asks the API server. Nil means that there is none.
+// LiveRuntime asks the API server. Nil means that there is none. One that is too large is an error.
 func (r *Runtimes) LiveRuntime(ctx context.Context, reference *expression.Reference) (map[string]any, error) {
+	if reference.Whole {
+		ctx = watch.Bound(ctx, maxWhole)
+	} else {
+		ctx = watch.Bound(watch.Fields(ctx, runtimeFields(reference.Fields).has), maxObject)
+	}
 	read, err := r.client.Resource(resourceOf(reference)).Namespace(reference.Namespace).Get(ctx, reference.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return nil, nil
@@ -100,7 +171,7 @@ func (r *Runtimes) sets(of *expression.Runtime) (says, known bool) {
 	known = true
 	for _, resource := range of.Resources() {
 		followed := r.followed[resource]
-		if followed == nil {
+		if followed == nil || !followed.fields.covers(of.Paths()) {
 			known = false
 			continue
 		}
@@ -118,7 +189,7 @@ func (r *Runtimes) sets(of *expression.Runtime) (says, known bool) {
 func (r *Runtimes) follow(ctx context.Context, snapshot *platform.Snapshot) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	wanted := map[schema.GroupVersionResource]bool{}
+	wanted, paths := map[schema.GroupVersionResource]bool{}, []fieldpath.FieldPath(nil)
 	for profile := range snapshot.Installed() {
 		if profile.Runtime == nil {
 			continue
@@ -126,9 +197,14 @@ func (r *Runtimes) follow(ctx context.Context, snapshot *platform.Snapshot) {
 		for _, resource := range profile.Runtime.Resources() {
 			wanted[resource] = true
 		}
+		paths = append(paths, profile.Runtime.Paths()...)
+		for _, kind := range profile.Runtime.Kinds() {
+			paths = append(paths, snapshot.Profiles.For(kind).RuntimeTTLs...)
+		}
 	}
+	fields := runtimeFields(paths)
 	for resource, of := range r.followed {
-		if !wanted[resource] {
+		if !wanted[resource] || !of.fields.covers(fields) {
 			of.cancel()
 			delete(r.followed, resource)
 		}
@@ -140,9 +216,9 @@ func (r *Runtimes) follow(ctx context.Context, snapshot *platform.Snapshot) {
 			continue
 		}
 		ctx, cancel := context.WithCancel(ctx)
-		of := &followedRuntimes{cancel: cancel, mirror: NewMirror(r.source(resource), func(object *unstructured.Unstructured) map[string]any {
-			object.SetManagedFields(nil)
-			return object.Object
+		source := fewFields{r.source(resource), fields}
+		of := &followedRuntimes{cancel: cancel, fields: fields, mirror: NewMirror(source, func(object *unstructured.Unstructured) map[string]any {
+			return fields.pick(object.Object)
 		}, r.clock, r.log.WithValues("resource", resource.GroupResource().String()))}
 		of.mirror.Unserved = unserved(r.source(definitionResource), resource)
 		of.mirror.OnChange(r.changedOf(resource))

@@ -138,7 +138,7 @@ func (s *sharing) Namespace(ctx context.Context, name string) (*resolution.Names
 
 // Runtime implements [platform.Source].
 func (s *sharing) Runtime(ctx context.Context, reference *expression.Reference) (map[string]any, error) {
-	key := fmt.Sprintf("%s %s/%s", reference.Kind, reference.Namespace, reference.Name)
+	key := fmt.Sprintf("%s %s/%s %t %q", reference.Kind, reference.Namespace, reference.Name, reference.Whole, reference.Fields)
 	return s.runtimes.get(ctx, key, func(ctx context.Context) (map[string]any, error) { return s.source.Runtime(ctx, reference) })
 }
 

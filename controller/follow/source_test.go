@@ -2,6 +2,7 @@ package follow
 
 import (
 	"context"
+	"reflect"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -18,6 +19,7 @@ import (
 
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/expression"
+	"curfew.dev/curfew/policy/fieldpath"
 	"curfew.dev/curfew/policy/judging"
 	"curfew.dev/curfew/policy/lifetime"
 	"curfew.dev/curfew/policy/platform"
@@ -64,7 +66,8 @@ func TestSharedAnswersAreOfOneObject(t *testing.T) {
 	first := expression.Reference{Namespace: "a", Name: "torch"}
 	for name, other := range map[string]expression.Reference{
 		"another namespace": {Namespace: "b", Name: "torch"}, "another name": {Namespace: "a", Name: "jax"},
-		"another kind": {Namespace: "a", Name: "torch", Kind: schema.GroupVersionKind{Kind: "Other"}},
+		"another kind": {Namespace: "a", Name: "torch", Kind: schema.GroupVersionKind{Kind: "Other"}}, "all of it": {Namespace: "a", Name: "torch", Whole: true},
+		"another field": {Namespace: "a", Name: "torch", Fields: []fieldpath.FieldPath{{"spec", "ttl"}}},
 	} {
 		inBubble(t, name, func(t *testing.T) {
 			from := Share(slowly{})
@@ -75,7 +78,7 @@ func TestSharedAnswersAreOfOneObject(t *testing.T) {
 					}
 				}()
 				go func() {
-					if got, err := from.Runtime(t.Context(), &reference); err != nil || got["of"] != reference {
+					if got, err := from.Runtime(t.Context(), &reference); err != nil || !reflect.DeepEqual(got["of"], reference) {
 						t.Errorf("runtime %v, %v; want that of %v", got, err, reference)
 					}
 				}()

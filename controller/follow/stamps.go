@@ -243,7 +243,8 @@ func (r *Runtimes) stamp(ctx context.Context, name string) error {
 	return nil
 }
 
-// pendingRuntime is a runtime that waits for its stamp, as it was last seen; nil if it is gone.
+// pendingRuntime is a runtime that waits for its stamp, as it was last seen; nil if it is gone, or if
+// its fields with a TTL are yet to be read.
 func (r *Runtimes) pendingRuntime(name string) (schema.GroupVersionResource, *unstructured.Unstructured) {
 	text, key, _ := strings.Cut(name, " ")
 	resource, _ := schema.ParseResourceArg(text)
@@ -256,11 +257,12 @@ func (r *Runtimes) pendingRuntime(name string) (schema.GroupVersionResource, *un
 	if of == nil {
 		return *resource, nil
 	}
-	object, ok := of.mirror.Get(key)
-	if !ok {
+	content, ok := of.mirror.Get(key)
+	object := &unstructured.Unstructured{Object: content}
+	if !ok || !of.fields.covers(r.store.Snapshot().Profiles.For(object.GroupVersionKind()).RuntimeTTLs) {
 		return *resource, nil
 	}
-	return *resource, &unstructured.Unstructured{Object: object}
+	return *resource, object
 }
 
 // stampAll looks at all runtimes of a kind again: the fields in which they have a TTL may be others

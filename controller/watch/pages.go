@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"time"
 
+	"golang.org/x/sync/semaphore"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -134,20 +135,33 @@ func (s *Sizes) TooLarge(err error) bool {
 
 type answerKey struct{}
 
-// answer is how large the answer to a request may be, and how large it was.
-type answer struct{ most, size int64 }
+// answer is how large the answer to a request may be, and how large it was. Pages take none of the
+// shared budget.
+type answer struct {
+	most, size int64
+	page       bool
+}
 
 // Measure has [Cap] bound the pages that are answered to requests with this context, and write down
 // their size.
 func Measure(ctx context.Context) (measured context.Context, size *int64) {
-	of := &answer{most: maxBytes}
+	of := &answer{most: maxBytes, page: true}
 	return context.WithValue(ctx, answerKey{}, of), &of.size
 }
 
-// Bound has [Cap] bound any answer to requests with this context.
+// Bound has [Cap] bound any answer to requests with this context. Answers of more than small bytes
+// wait for a part of one budget: many that are read at the same time take no more than it.
 func Bound(ctx context.Context, most int64) context.Context {
 	return context.WithValue(ctx, answerKey{}, &answer{most: most})
 }
+
+const (
+	small, budgetBytes = 64 << 10, 32 << 20
+	// maxKept is how large the fields of one object may be that [Fields] keeps.
+	maxKept = 256 << 10
+)
+
+var budget = semaphore.NewWeighted(budgetBytes)
 
 // Cap answers 413 in the place of an answer that is too large, so that the process never holds it.
 // The API server has no such limit. A page of one object is never too large.
@@ -155,7 +169,8 @@ func Cap(next http.RoundTripper) http.RoundTripper { return &transport.Wrapper{N
 
 func capped(next http.RoundTripper, request *http.Request) (*http.Response, error) {
 	response, err := next.RoundTrip(request)
-	of, bounded := request.Context().Value(answerKey{}).(*answer)
+	ctx := request.Context()
+	of, bounded := ctx.Value(answerKey{}).(*answer)
 	if err != nil || !bounded {
 		return response, err
 	}
@@ -165,20 +180,39 @@ func capped(next http.RoundTripper, request *http.Request) (*http.Response, erro
 	if request.URL.Query().Get("limit") == "1" {
 		limit = 1 << 40
 	}
-	body, err := io.ReadAll(io.LimitReader(from, limit+1))
+	body, err := io.ReadAll(io.LimitReader(from, small))
+	if err != nil {
+		return nil, err
+	}
+	if len(body) == small && !of.page {
+		weight := min(limit, budgetBytes)
+		if err := budget.Acquire(ctx, weight); err != nil {
+			return nil, err
+		}
+		defer budget.Release(weight)
+	}
+	body, err = io.ReadAll(io.MultiReader(bytes.NewReader(body), io.LimitReader(from, limit+1-int64(len(body)))))
 	if err != nil {
 		return nil, err
 	}
 	if of.size = int64(len(body)); of.size > limit {
-		status := apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("the answer has more than %d bytes", limit)).Status()
-		status.Kind, status.APIVersion = "Status", metav1.SchemeGroupVersion.Version
-		if body, err = json.Marshal(status); err != nil {
-			return nil, err
+		err = apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("the answer has more than %d bytes", limit))
+	} else if keep, ok := ctx.Value(fieldsKey{}).(func([]string) bool); ok && response.StatusCode == http.StatusOK {
+		if !of.page {
+			limit = maxKept
 		}
+		body, err = prune(body, keep, limit)
+	}
+	if large := (*apierrors.StatusError)(nil); errors.As(err, &large) {
+		status := large.Status()
+		status.Kind, status.APIVersion = "Status", metav1.SchemeGroupVersion.Version
+		body, err = json.Marshal(status)
 		response.StatusCode, response.Status = http.StatusRequestEntityTooLarge, "413 Request Entity Too Large"
 		response.Header = http.Header{"Content-Type": {"application/json"}}
-		response.ContentLength = int64(len(body))
 	}
-	response.Body = io.NopCloser(bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	response.ContentLength, response.Body = int64(len(body)), io.NopCloser(bytes.NewReader(body))
 	return response, nil
 }

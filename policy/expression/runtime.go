@@ -38,6 +38,10 @@ type Reference struct {
 	Resource string
 	// Namespace is empty for cluster-scoped runtimes.
 	Namespace, Name string
+	// Fields are what is read of the runtime beside its metadata, unless Whole is set: an expression
+	// may read any field.
+	Fields []fieldpath.FieldPath
+	Whole  bool
 
 	from *runtimeKind
 	// path is the field of the object that names it.
@@ -116,6 +120,7 @@ func (r *Runtime) Reference(namespace string, object map[string]any) (*Reference
 			continue
 		}
 		out := &Reference{Kind: candidate.kind, Resource: candidate.resource, Name: name, from: candidate, path: r.name.String()}
+		out.Fields = slices.Concat(candidate.ttl, candidate.deadline)
 		if !candidate.clusterScoped {
 			out.Namespace = namespace
 		}
@@ -178,6 +183,14 @@ func first(paths []fieldpath.FieldPath, object map[string]any) fieldpath.FieldPa
 		}
 	}
 	return nil
+}
+
+// Paths are the fields that may be read of any runtime.
+func (r *Runtime) Paths() (out []fieldpath.FieldPath) {
+	for i := range r.kinds {
+		out = append(append(out, r.kinds[i].ttl...), r.kinds[i].deadline...)
+	}
+	return out
 }
 
 // Resources are the resources of the kinds that objects may refer to.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
@@ -101,7 +102,8 @@ func ContextOf(ctx context.Context, source Source, object *Subject) (*Context, e
 		return nil, err
 	}
 	if asksRuntime {
-		if variables.Runtime, err = out.readRuntime(ctx, source, kind, facts, variables.Object); err != nil {
+		whole := slices.ContainsFunc(policies, (*expression.Policy).ReadsRuntime)
+		if variables.Runtime, err = out.readRuntime(ctx, source, kind, facts, variables.Object, whole); err != nil {
 			return nil, err
 		}
 	}
@@ -165,7 +167,7 @@ func UnknownNamespace(name string) *resolution.NamespacePolicy {
 // readRuntime reads the runtime that an object uses and adds what it says. It returns nil for an
 // object that uses none.
 func (c *Context) readRuntime(ctx context.Context, source Source, kind *expression.Runtime, facts *policy.Facts,
-	object map[string]any) (map[string]any, error) {
+	object map[string]any, whole bool) (map[string]any, error) {
 	reference, err := kind.Reference(facts.Namespace, object)
 	if err != nil { // It uses a runtime, but not one that can be found: kept, as if that were gone (S6).
 		c.Runtime = kind.Unreadable(err)
@@ -174,12 +176,18 @@ func (c *Context) readRuntime(ctx context.Context, source Source, kind *expressi
 	if reference == nil {
 		return nil, nil
 	}
+	fields := c.Platform.Profiles.For(reference.Kind).RuntimeTTLs
+	reference.Fields, reference.Whole = append(reference.Fields, fields...), whole
 	runtime, err := source.Runtime(ctx, reference)
 	unreadable := (*UnreadableError)(nil)
 	switch {
 	case err == nil:
-		c.Runtime = reference.Policy(runtime, c.Platform.Profiles.For(reference.Kind).RuntimeTTLs)
+		c.Runtime = reference.Policy(runtime, fields)
 		return runtime, nil
+	case apierrors.IsRequestEntityTooLargeError(err):
+		c.Runtime = kind.Unreadable(fmt.Errorf("%s cannot be read: %w", reference, err))
+		c.Runtime.Name = reference.Name
+		return nil, nil
 	case errors.Is(err, ErrUnknown):
 		return nil, nil
 	case errors.As(err, &unreadable) && ctx.Err() == nil:

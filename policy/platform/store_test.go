@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/yaml"
 
@@ -159,11 +161,11 @@ func TestContextOf(t *testing.T) {
 		missing  bool
 		policies int
 		failures int
-		err      string
+		err, why string
 	}{
 		"what the runtime says": {read: func(reference *expression.Reference) (map[string]any, error) {
-			if have := reference.String(); have != "ClusterTrainingRuntime torch" {
-				t.Errorf("read %s", have)
+			if have := reference.String(); have != "ClusterTrainingRuntime torch" || !reference.Whole {
+				t.Errorf("read %s (whole: %t)", have, reference.Whole)
 			}
 			return torch, nil
 		}, ttl: "1d", policies: 1},
@@ -172,6 +174,9 @@ func TestContextOf(t *testing.T) {
 		"a runtime that cannot be read for the moment keeps": {read: func(*expression.Reference) (map[string]any, error) {
 			return nil, &platform.UnreadableError{Err: errors.New("no route")}
 		}, missing: true, policies: 1, failures: 1},
+		"a runtime that is too large keeps": {read: func(*expression.Reference) (map[string]any, error) {
+			return nil, fmt.Errorf("reading: %w", apierrors.NewRequestEntityTooLargeError("3 MB"))
+		}, missing: true, policies: 1, failures: 1, why: "3 MB"},
 		"it cannot be read": {read: func(*expression.Reference) (map[string]any, error) { return nil, errors.New("no route") }, err: "reading ClusterTrainingRuntime torch: no route"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -190,10 +195,31 @@ func TestContextOf(t *testing.T) {
 					ttl = said.Text
 				}
 			}
+			if test.why != "" && !strings.Contains(scope.Runtime.Err.Error(), test.why) {
+				t.Errorf("the runtime is unusable for %v, want %s", scope.Runtime.Err, test.why)
+			}
 			if scope.Namespace != namespace || ttl != test.ttl || missing != test.missing || len(scope.Policies) != test.policies || len(scope.Failures) != test.failures {
 				t.Errorf("runtime %q (missing %v), %d policies, %d failures: want %+v", ttl, missing, len(scope.Policies), len(scope.Failures), test)
 			}
 		})
+	}
+	// Without a policy that reads the runtime, a few fields of it are read: all that may have a TTL or a deadline.
+	reference, other := &expression.Reference{}, builtin(t)
+	if errs := other.SetProfile(parsed[v1alpha1.KindProfile](t, `{metadata: {name: runs}, spec: {kind: {group: x.dev, version: v1, kind: Run, resource: runs},
+  state: {finished: "false", finishTime: "null", outcome: "'Failed'"}, runtime: {reference: {name: spec.plan, defaultKind: ClusterTrainingRuntime}, kinds: [
+  {group: trainer.kubeflow.org, version: v1alpha1, kind: ClusterTrainingRuntime, resource: clustertrainingruntimes, scope: Cluster, ttl: [spec.keep]}]}}}`)); len(errs) > 0 {
+		t.Fatal(errs)
+	}
+	_, err := platform.ContextOf(t.Context(), source{other.Snapshot(), namespace, func(read *expression.Reference) (map[string]any, error) {
+		reference = read
+		return torch, nil
+	}}, platform.Whole(facts, object))
+	must(t, err)
+	fields := fmt.Sprint(reference.Fields)
+	for _, path := range []string{"spec.ttlSecondsAfterFinished", "spec.runPolicy.ttlSecondsAfterFinished", "spec.activeDeadlineSeconds", "spec.runPolicy.activeDeadlineSeconds", "spec.keep"} {
+		if reference.Whole || !strings.Contains(fields, path) {
+			t.Errorf("read %s (whole: %t), want %s", fields, reference.Whole, path)
+		}
 	}
 	if len(snapshot.Concerning(job)) != 1 || len(builtin(t).Snapshot().Concerning(job)) != 0 {
 		t.Error("not the policies that concern Jobs")
