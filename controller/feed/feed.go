@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -108,7 +109,10 @@ func New(kind Kind, options Options) (*Feed, error) {
 	feed := &Feed{
 		kind: kind, options: options,
 		log:     options.Log.WithName("feed").WithValues("kind", kind.Profile.Kind.Kind),
-		rejudge: loop.NewRetryQueue(options.Clock, maxRejudge),
+		rejudge: loop.NewFairQueue(options.Clock, maxRejudge, func(key string) string {
+			namespace, _, _ := strings.Cut(key, "/")
+			return namespace
+		}),
 	}
 	if kind.Label != "" {
 		feed.log = options.Log.WithName("labels").WithValues("resource", feed.resource().String())

@@ -3,11 +3,14 @@ package feed
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 
 	"curfew.dev/curfew/controller/engine"
 	"curfew.dev/curfew/policy"
@@ -236,4 +239,33 @@ func TestKueueIsAskedForRightBeforeADeletion(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A tenant changes the settings of 5,000 of its Jobs, each of which costs a list of its Pods. The
+// namespace of another tenant is judged again after one of these lists.
+func TestJobsDelayOnlyTheirNamespace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, n := newWorld(), none()
+		job := finished("ci", "a", "uid-a", -1)
+		job.CreationTimestamp = metav1.Now()
+		w.put(job)
+		slow := func() Kind {
+			kind := w.kind()
+			list := kind.List
+			kind.List = func(ctx context.Context, namespace string, options metav1.ListOptions) (runtime.Object, error) {
+				<-time.After(20 * time.Millisecond)
+				return list(ctx, namespace, options)
+			}
+			return kind
+		}
+		feed, _ := startKind(t, w, n, slow, nil)
+		at(time.Second)
+		for i := range 5000 {
+			feed.RejudgePods("tenant", types.UID(fmt.Sprint("job-", i)), true)
+		}
+		n.set("ci", map[string]string{wellknown.AnnotationDefaultTTL: "1s", wellknown.AnnotationBackfill: "true"})
+		feed.RejudgeNamespace("ci")
+		at(70 * time.Second) // The engine has no backfill in its first minute.
+		expect(t, w, "a", false)
+	})
 }
