@@ -91,7 +91,7 @@ test: everything ## what everybody runs first: the unit tests, and what the READ
 	@$(MAKE) --jobs=$(or $(JOBS),2) --keep-going run-core test-unit
 
 .PHONY: check
-check: ## before each merge, in five minutes: formatting, go vet, staticcheck, house rules, and unit tests of what differs from BASE (by default where the branch began)
+check: ## before each merge: formatting, go vet, staticcheck, house rules, and unit tests of what differs from BASE (by default where the branch began), as many as it can begin in five minutes (LIMIT=900: in 15)
 	@GOFLAGS="$(GOFLAGS)" CONCURRENT="$(CONCURRENT)" STATICCHECK="$(STATICCHECK)" test/check.sh
 
 .PHONY: test-unit
@@ -108,7 +108,7 @@ test-e2e: everything ## all other end-to-end tests, one suite after another: wha
 	done; exit $$status
 
 .PHONY: test-mutation
-test-mutation: ## break each safety invariant on purpose and demand that a test fails (ONLY="S1" for some, ONLY=conditions for each condition of policy/judging); leaves the tree alone
+test-mutation: ## break each safety invariant on purpose and demand that a test fails (ONLY="S1" for some, ONLY=conditions for each condition in judge.go and deadline.go of policy/judging); leaves the tree alone
 	@go run ./test/mutation -only '$(ONLY)'
 
 .PHONY: test-full
@@ -274,7 +274,7 @@ help: ## this
 	@awk 'BEGIN { FS = ":.*## "; print "make <target>" } \
 		/^##@ / { print "\n" substr($$0, 5) } \
 		/^[a-z0-9-]+:.*## / { printf "  %-13s %s\n", $$1, $$2 } \
-		END { print "\nA change must pass .ci/run, which runs lint, verify, demo, test, test-e2e and bench-gate; make check takes five minutes before that. Run test-full before a release." }' $(MAKEFILE_LIST)
+		END { print "\nA change must pass .ci/run, which runs lint, verify, demo, test, test-e2e and bench-gate; run make check before that. Run test-full before a release." }' $(MAKEFILE_LIST)
 
 # Not for people.
 
@@ -345,6 +345,6 @@ $(CLUSTER):
 # 21 MB of them.
 # $(call build,<file, or folder and a slash>,<packages>)
 define build
-[ -x bin/demo ] || echo "building $(2), the first time takes a minute or two on 2 cores" >&2; \
+[ -x bin/demo ] || echo "building $(2), the first time takes minutes" >&2; \
 $(COMPILING) go build -v -p $(P) -tags grpcnotrace -ldflags '$(LDFLAGS)' -o $(1) $(2) 2> >($(PROGRESS))
 endef

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# make check: in five minutes, what most often makes .ci/run fail. It looks at the packages whose files differ from BASE, and tests these,
-# then those that import them, as long as there is time. What it leaves out, it prints.
+# make check: what most often makes .ci/run fail. It looks at the packages whose files differ from BASE, and tests these,
+# then those that import them. After LIMIT seconds, 300 by default, it begins no further package, and prints what it leaves out.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 . test/base.sh

@@ -12,7 +12,6 @@ import (
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
-	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -43,6 +42,7 @@ var served = map[string][]metav1.APIResource{
 	"apps/v1":                       {resource("deployments", "Deployment", "deploy", true), resource("replicasets", "ReplicaSet", "rs", true)},
 	"batch/v1":                      {resource("jobs", "Job", "", true)},
 	"curfew.dev/v1alpha1":           {resource("lifecyclepolicies", "LifecyclePolicy", "lcp", false), resource("kindprofiles", "KindProfile", "", false), resource("clustercleanupreports", "ClusterCleanupReport", "", false), resource("cleanupreports", "CleanupReport", "", true), resource("clustercleanuppolicies", "ClusterCleanupPolicy", "ccup", false), resource("cleanuppolicies", "CleanupPolicy", "cup", true), resource("clustercleanupapprovals", "ClusterCleanupApproval", "", false), resource("cleanupapprovals", "CleanupApproval", "", true), resource("podtallies", "PodTally", "", true), resource("deletionpauses", "DeletionPause", "dpause", false)},
+	"discovery.k8s.io/v1":           {resource("endpointslices", "EndpointSlice", "", true)},
 	"events.k8s.io/v1":              {resource("events", "Event", "ev", true)},
 	"rbac.authorization.k8s.io/v1":  {resource("clusterroles", "ClusterRole", "", false)},
 	"jobset.x-k8s.io/v1alpha2":      {resource("jobsets", "JobSet", "", true)},
@@ -138,7 +138,6 @@ func newFakeCluster(t testing.TB, all []runtime.Object) *fakeCluster {
 		kinds[plural] = kind.Kind + "List"
 	}
 	kinds[corev1.SchemeGroupVersion.WithResource("events")] = "EventList"
-	kinds[discoveryv1.SchemeGroupVersion.WithResource("endpointslices")] = "EndpointSliceList"
 	c := &fakeCluster{notAllowed: map[string]bool{}, notMine: map[string]bool{}}
 	c.objects = dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), kinds, all...)
 	scheme := metadatafake.NewTestScheme()

@@ -36,7 +36,7 @@ func TestWhoDeletedIt(t *testing.T) {
 	const none = `error: job.batch/x does not exist in namespace "foo", and no record of its deletion by Curfew remains: ` +
 		"a deletion of the last two minutes may not be recorded yet, Events are kept for an hour, and the controller's log has a line for each deletion"
 	const unnamed = `error: job.batch/x does not exist in namespace "foo", and whether Curfew deleted it is not known: ` +
-		"it deleted 299 objects that its Events do not name, and the controller's log has a line for each"
+		"it deleted 299 objects that its Events do not name. Of many at once they name the first ten, and the controller's log has a line for each"
 	const own = "job.batch/x in namespace foo does not exist: Curfew deleted it "
 	for name, test := range map[string]struct {
 		events  []string

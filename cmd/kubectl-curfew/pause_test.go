@@ -1,6 +1,7 @@
 package main
 
 import (
+	"strings"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -33,6 +34,7 @@ func TestPauseShows(t *testing.T) {
 				cluster := newFakeCluster(t, append(objects(t), paused(t, "stop", "", test.more), labelled[0]))
 				stdout, _, _ := expectRun(t, cluster, scene{}, line, console.ExitOK, "labelled")
 				expectPart(t, line, stdout, "DeletionPause stop holds", test.blocks)
+				expectPart(t, line, stdout, "To change it\n   kubectl curfew resume stop\n", test.blocks && strings.HasPrefix(line, "explain"))
 			}
 		})
 	}

@@ -164,7 +164,7 @@ func (in *installation) cluster(t *testing.T) *fakeCluster {
 	add("v1", "Secret", "curfew-system", "curfew-webhook-tls", &corev1.Secret{Data: map[string][]byte{corev1.TLSCertKey: in.serving}})
 	add("apps/v1", "Deployment", "curfew-system", "curfew-webhook", &appsv1.Deployment{Spec: appsv1.DeploymentSpec{Replicas: new(int32(2)), Template: corev1.PodTemplateSpec{
 		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "curfew", Args: in.args}}}}}, Status: appsv1.DeploymentStatus{ReadyReplicas: in.webhook}})
-	slice := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{discoveryv1.LabelServiceName: "curfew-webhook"}},
+	slice := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{discoveryv1.LabelServiceName: "curfew-webhook", wellknown.LabelTTL: "1h"}},
 		Ports: []discoveryv1.EndpointPort{{Name: new("api"), Port: new(int32(8443))}, {Name: new("https"), Port: new(int32(9443))}}}
 	for _, ready := range in.endpoints {
 		slice.Endpoints = append(slice.Endpoints, discoveryv1.Endpoint{Addresses: []string{"10.0.0.1"}, Conditions: discoveryv1.EndpointConditions{Ready: &ready}})
@@ -228,11 +228,11 @@ func TestStatus(t *testing.T) {
 		"get mutatingwebhookconfigurations", "get validatingwebhookconfigurations", "list endpointslices", "create namespaces", "list lifecyclepolicies", "list kindprofiles"}
 	_, usual, _, _ := executeIn(t, healthy(t).cluster(t), scene{}, "status")
 	for name, test := range map[string]struct {
-		change  func(in *installation)
-		notMine []string
-		code    int
-		want    map[string]string // rows that differ from a healthy installation
-		note    string
+		change              func(in *installation)
+		notMine, notAllowed []string
+		code                int
+		want                map[string]string // rows that differ from a healthy installation
+		note                string
 	}{
 		"healthy": {},
 		"killed": {change: func(in *installation) { in.lease["renewTime"] = "2026-12-24T11:59:25.000000Z" }, code: 1, want: map[string]string{
@@ -338,6 +338,10 @@ func TestStatus(t *testing.T) {
 		"a missing permission": {change: func(in *installation) {
 			in.report.Skipped = settings.ListOf([]string{"JobSet.jobset.x-k8s.io (permission)"})
 		}, want: map[string]string{"permissions": "warning kinds with a profile are skipped: JobSet.jobset.x-k8s.io (permission), TTL labels have an effect on 2 kinds"}},
+		"labels without effect": {notAllowed: []string{"delete secrets", "delete deployments", "delete persistentvolumeclaims", "delete jobs", "delete endpointslices"}, want: map[string]string{
+			"permissions": "warning TTL labels have an effect on 2 kinds, and not on 58 that the controller may not delete, although there are labeled objects of persistentvolumeclaims, secrets, deployments.apps, as of"}},
+		"… perhaps":                {notMine: []string{"list secrets", "list persistentvolumeclaims"}, note: "note: whether there are labeled objects of 2 kinds more is not known: you may not list them, or not ask what the controller may do"},
+		"… which may not be asked": {notMine: []string{"create subjectaccessreviews"}, notAllowed: []string{"delete secrets"}, note: "note: whether there are labeled objects of 7 kinds more is not known"},
 		"stalled policies": {change: func(in *installation) {
 			in.report.Stalled = settings.ListOf([]string{"cleanuppolicy/ci/nightly (Forbidden)", "clustercleanuppolicy/pods (TooManyMatches)", "clustercleanuppolicy/x (InvalidSchedule)"})
 		}, want: map[string]string{"cleanup": "warning 3 stalled: cleanuppolicy/ci/nightly (Forbidden), clustercleanuppolicy/pods (TooManyMatches), clustercleanuppolicy/x (InvalidSchedule). " +
@@ -360,7 +364,7 @@ func TestStatus(t *testing.T) {
 			if test.change != nil {
 				test.change(in)
 			}
-			code, stdout, stderr, patched := executeIn(t, in.cluster(t), scene{notMine: test.notMine}, "status")
+			code, stdout, stderr, patched := executeIn(t, in.cluster(t), scene{notMine: test.notMine, notAllowed: test.notAllowed}, "status")
 			expectExit(t, "the command", code, test.code, stdout+stderr)
 			expectPart(t, "stderr", stderr, test.note, true)
 			expectCount(t, "patches", patched, 0)

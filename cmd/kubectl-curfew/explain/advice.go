@@ -46,6 +46,11 @@ func (e *explained) againstObstacles(name string) []string {
 			continue // No setting asks Curfew to delete it.
 		}
 		out = append(out, e.against(obstacle.Kind, name)...)
+		for _, pause := range e.pauses {
+			if obstacle.Kind == judging.ObstaclePause && obstacle.Message == pause.Message() {
+				out = append(out, "kubectl curfew resume "+pause.Name)
+			}
+		}
 	}
 	return out
 }

@@ -49,7 +49,8 @@ precedence sets and which one decides, for its TTL after finished, its TTL label
 and its deadline. It also shows which cleanup policies match it and what their
 next runs do, and what blocks the deletion. It names others that delete it, such
 as a CronJob by its history limits, and the command that would change it. Of an
-object that is gone it says how Curfew deleted it, within an hour.
+object that is gone it says how Curfew deleted it, within an hour; of many that
+one setting deleted at once, it knows ten.
 
 It asks the API server alone, with your own permissions, and judges as the
 controller does. What you may not read is said.
@@ -90,6 +91,7 @@ type explained struct {
 	kind       world.Kind
 	object     map[string]any
 	controller world.Controller
+	pauses     []world.Pause
 	now        time.Time
 	of         *judging.Explanation
 	obstacles  []judging.Obstacle
@@ -134,7 +136,7 @@ func (o *explainOptions) run(ctx context.Context, call *session.Call) error {
 		return err
 	}
 	w, selected, err := o.Selected(ctx, now, with, o.selection, progress, nil)
-	if absent := missing(err); absent != nil && o.selection.One() {
+	if absent, ok := errors.AsType[*world.GoneError](err); ok && o.selection.One() {
 		progress.Done()
 		return gone(ctx, w, absent, call)
 	}
@@ -172,7 +174,7 @@ func explain(ctx context.Context, w *world.World, one world.Selected, now time.T
 		return nil, err
 	}
 	out := &explained{
-		kind: one.Kind, object: one.Object, controller: w.Controller, now: now, of: of,
+		kind: one.Kind, object: one.Object, controller: w.Controller, pauses: w.Pauses.All, now: now, of: of,
 		runtime: w.Platform().Reference(of.Facts, one.Object), native: resolution.NativeDeletionOf(of.Facts),
 	}
 	out.enforcer = "its own controller stops it"
@@ -238,8 +240,8 @@ func gone(ctx context.Context, w *world.World, missing *world.GoneError, call *s
 		why := "no record of its deletion by Curfew remains: a deletion of the last two minutes may not be recorded yet, " +
 			"Events are kept for an hour, and the controller's log has a line for each deletion"
 		if unnamed > 0 {
-			why = fmt.Sprintf("whether Curfew deleted it is not known: it deleted %s that its Events do not name, "+
-				"and the controller's log has a line for each", console.Count(unnamed, "object"))
+			why = fmt.Sprintf("whether Curfew deleted it is not known: it deleted %s that its Events do not name. "+
+				"Of many at once they name the first ten, and the controller's log has a line for each", console.Count(unnamed, "object"))
 		}
 		if len(unread) > 0 {
 			why += "; you may not list Events in namespace " + strings.Join(unread, ", ")
@@ -288,15 +290,6 @@ func cleanupPolicyOf(source string) string {
 		return fmt.Sprintf("CleanupPolicy %q of namespace %q", name, namespace)
 	}
 	return fmt.Sprintf("ClusterCleanupPolicy %q", name)
-}
-
-// missing is the error that a named object does not exist; nil for another one.
-func missing(err error) *world.GoneError {
-	var out *world.GoneError
-	if errors.As(err, &out) {
-		return out
-	}
-	return nil
 }
 
 // deletedBefore is the record of the deletion of an object that is gone, by the Events of the

@@ -135,6 +135,14 @@ func (r *reader) permissions() (State, string) {
 		parts = append(parts, fmt.Sprintf("TTL labels have an effect on %d kinds", r.report.LabelKinds))
 		if r.report.Unlabelled.Count > 0 {
 			parts = append(parts, fmt.Sprintf("and not on %d that the controller may not delete", r.report.Unlabelled.Count))
+			labelled, unknown := r.w.Unheeded(r.ctx)
+			if len(labelled) > 0 {
+				state, parts = Warning, append(parts, "although there are labeled objects of "+named(settings.ListOf(labelled), ", "))
+			}
+			if unknown > 0 {
+				r.note("whether there are labeled objects of %s more is not known: you may not list them, "+
+					"or not ask what the controller may do", console.Count(unknown, "kind"))
+			}
 		}
 	}
 	if len(parts) == 0 {

@@ -2,6 +2,7 @@
 package pause
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -34,7 +35,7 @@ type pauseOptions struct {
 func Command(env console.Environment) *cobra.Command {
 	options := &pauseOptions{Connection: session.NewConnection(env)}
 	command := &cobra.Command{
-		Use:   "pause --reason TEXT [-n NAMESPACE,...] [--trigger TRIGGER,...] [--for DURATION]",
+		Use:   "pause [-n NAMESPACE,...] [--trigger TRIGGER,...] [--for DURATION] [--reason TEXT]",
 		Short: "Stop all deletions and stops of Curfew at once, until you resume them",
 		Long: `Stop all deletions and stops of Curfew, or some, by namespace or trigger.
 Five seconds after the command says so, Curfew sends none that the pause names.
@@ -48,7 +49,7 @@ The command creates a DeletionPause, which takes the right to create it
 (ClusterRole curfew-pause). It says how many objects are deleted all the same,
 because Kubernetes deletes them by a field such as ttlSecondsAfterFinished.`,
 		Example: `  # Something is wrong: stop everything
-  kubectl curfew pause --reason 'Jobs of team-a vanish, ticket 4711'
+  kubectl curfew pause
 
   # A restore of two namespaces, for at most two hours
   kubectl curfew pause -n ci,lab --for 2h --reason restore
@@ -59,7 +60,7 @@ because Kubernetes deletes them by a field such as ttlSecondsAfterFinished.`,
 		RunE: options.Runs(options.run),
 	}
 	flags := command.Flags()
-	flags.StringVar(&options.reason, "reason", "", "why, for the people who wonder; required")
+	flags.StringVar(&options.reason, "reason", "", "why, for the people who wonder")
 	flags.StringSliceVar(&options.triggers, "trigger", nil, "what to hold: "+strings.Join(judging.PausableTriggers(), ", ")+"; all by default")
 	flags.StringVar(&options.length, "for", "", "how long, such as 30m, 2h or 1d; until you resume by default")
 	flags.StringVar(&options.named, "name", "", "name of the pause; one is made up by default")
@@ -70,11 +71,8 @@ because Kubernetes deletes them by a field such as ttlSecondsAfterFinished.`,
 
 // pause builds the pause that the flags ask for.
 func (o *pauseOptions) pause(now time.Time) (judging.Pause, error) {
-	out := judging.Pause{Name: o.named, Reason: o.reason}
+	out := judging.Pause{Name: o.named, Reason: cmp.Or(strings.TrimSpace(o.reason), "no reason given")}
 	errs := []error{o.dryRun.Check()}
-	if strings.TrimSpace(o.reason) == "" {
-		errs = append(errs, errors.New("--reason: say why, for the people who wonder"))
-	}
 	for _, trigger := range o.triggers {
 		if out.Triggers = append(out.Triggers, policy.Trigger(trigger)); !judging.InfoOf(policy.Trigger(trigger)).Pausable {
 			errs = append(errs, fmt.Errorf("--trigger=%s: give %s", trigger, session.EitherOf(judging.PausableTriggers())))

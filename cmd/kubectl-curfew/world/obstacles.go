@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -95,6 +96,43 @@ func (w *World) WithState(ctx context.Context, kind Kind, explained *judging.Exp
 	}
 	blocked, err := w.blocked(ctx, blockageOf(explained.Facts, false))
 	return append(obstacles, blocked...), unknown, err
+}
+
+// Unheeded returns the kinds of objects whose TTL label has no effect, because the controller may
+// not delete them, by one object of each kind. unknown counts the kinds for which the user may not
+// know. The controller reports kinds with a profile itself, and Kubernetes copies labels to
+// endpoints.
+func (w *World) Unheeded(ctx context.Context) (kinds []string, unknown int) {
+	all, _ := w.Kinds() // Open has read them.
+	answers := make([]rules.Answer, len(all))
+	group := errgroup.Group{}
+	group.SetLimit(8)
+	for i, kind := range all {
+		if answers[i] = rules.Yes; kind.Profile.State != nil || strings.HasPrefix(kind.Resource, "endpoint") {
+			continue
+		}
+		group.Go(func() error {
+			labelled := metav1.ListOptions{LabelSelector: wellknown.LabelTTL, Limit: 1}
+			list, err := w.clients.Metadata.Resource(kind.At()).List(ctx, labelled)
+			if err == nil && len(list.Items) > 0 {
+				may, _ := w.controllerMay(ctx, kind, list.Items[0].Namespace)
+				answers[i] = may.answer
+			} else if err != nil && !Gone(err) {
+				answers[i] = rules.Unknown
+			}
+			return nil
+		})
+	}
+	_ = group.Wait()
+	for i, kind := range all {
+		switch answers[i] {
+		case rules.No:
+			kinds = append(kinds, kind.GroupResource().String())
+		case rules.Unknown:
+			unknown++
+		}
+	}
+	return kinds, unknown
 }
 
 // PausedLabels reports whether deletions by TTL label are paused, for objects of a kind in a
