@@ -108,7 +108,7 @@ func New(kind Kind, options Options) (*Feed, error) {
 	}
 	feed := &Feed{
 		kind: kind, options: options,
-		log:     options.Log.WithName("feed").WithValues("kind", kind.Profile.Kind.Kind),
+		log: options.Log.WithName("feed").WithValues("kind", kind.Profile.Kind.Kind),
 		rejudge: loop.NewFairQueue(options.Clock, maxRejudge, func(key string) string {
 			namespace, _, _ := strings.Cut(key, "/")
 			return namespace
