@@ -10,10 +10,10 @@ func init() {
 		{Group: "rbac.authorization.k8s.io", Version: "v1"}:    {"ClusterRoleBinding", "RoleBinding", "Role"},
 		{Group: "flowcontrol.apiserver.k8s.io", Version: "v1"}: {"FlowSchema"},
 		{Group: "policy", Version: "v1"}:                       {"PodDisruptionBudget"},
-		{Version: "v1"}:                                        {"ServiceAccount", "Service"},
+		{Version: "v1"}:                                        {"ServiceAccount", "Service", "ResourceQuota"},
 		{Group: "cert-manager.io", Version: "v1"}:              {"Certificate", "Issuer"},
-		{Group: "coordination.k8s.io", Version: "v1"}:          {"Lease"},
-		{Group: "monitoring.coreos.com", Version: "v1"}:        {"PrometheusRule", "PodMonitor"},
+		{Group: "networking.k8s.io", Version: "v1"}:            {"NetworkPolicy"},
+		{Group: "monitoring.coreos.com", Version: "v1"}:        {"PrometheusRule", "PodMonitor", "ServiceMonitor"},
 	} {
 		for _, kind := range kinds {
 			unserved = append(unserved, group.WithKind(kind))

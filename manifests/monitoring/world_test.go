@@ -95,11 +95,11 @@ func same(_ context.Context, o engine.Entry) (engine.Judgement, error) {
 	return engine.Judgement{Verdict: engine.Track, Object: o}, nil
 }
 
-// run is a run of one object.
-type run chan engine.Outcome
+// run is a cleanup run.
+type run struct{ action.Action }
 
 func (run) Judge(ctx context.Context, o engine.Entry) (engine.Judgement, error) { return same(ctx, o) }
-func (r run) Report(o engine.Outcome)                                           { r <- o }
+func (run) Order() int                                                          { return 0 }
 
 // dated is an API server that says what time it is.
 type dated struct{}
@@ -122,14 +122,16 @@ func controller(t *testing.T, registry *prometheus.Registry) {
 		_, err = transport.RoundTrip(req)
 		return err
 	}
+	actions := triggers(t, answers{
+		"deleted": {Code: http.StatusOK},
+		"old":     {Code: http.StatusOK},
+		"other":   {Code: http.StatusNotFound, ObjectMissing: true},
+		"refused": {Code: http.StatusForbidden},
+		"failed":  {Err: errors.New("no answer")},
+	}, registry)
+	cleanup := run{actions[0].Action}
 	expiry, err := engine.New(engine.Options{
-		Triggers: triggers(t, answers{
-			"deleted": {Code: http.StatusOK},
-			"old":     {Code: http.StatusOK},
-			"other":   {Code: http.StatusNotFound, ObjectMissing: true},
-			"refused": {Code: http.StatusForbidden},
-			"failed":  {Err: errors.New("no answer")},
-		}, registry),
+		Triggers: actions,
 		Skew: skew, Ping: ping, Clock: clock.RealClock{}, Registerer: registry,
 	})
 	must(t, err)
@@ -157,16 +159,13 @@ func controller(t *testing.T, registry *prometheus.Registry) {
 	for name, want := range map[string]engine.Ending{
 		"deleted": engine.Deleted, "old": engine.Deleted, "other": engine.AlreadyGone, "refused": engine.Refused, "failed": engine.Failed,
 	} {
-		run := make(run, 1)
-		expiry.Submit(ctx, run, object(name, due))
-		if out := <-run; out.Result != want {
+		if out := expiry.Delete(ctx, object(name, due), cleanup); out.Result != want {
 			t.Fatalf("%s: outcome %s, error %v; want %s", name, out.Result, out.Err, want)
 		}
 	}
-	cleaned, once := object("deleted", due), make(run, 1)
+	cleaned := object("deleted", due)
 	cleaned.Kind, cleaned.UID = kinds["cleanup"], "cleaned"
-	expiry.Submit(ctx, once, cleaned)
-	<-once
+	expiry.Delete(ctx, cleaned, cleanup)
 	stop()
 	<-ended
 }

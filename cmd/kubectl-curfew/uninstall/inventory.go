@@ -6,320 +6,193 @@ import (
 	"slices"
 	"strings"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
 
+	"curfew.dev/curfew/cmd/kubectl-curfew/console"
 	"curfew.dev/curfew/cmd/kubectl-curfew/world"
 	"curfew.dev/curfew/controller/settings"
-	"curfew.dev/curfew/controller/watch"
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/v1alpha1"
 	"curfew.dev/curfew/policy/wellknown"
 )
 
-// stage is when an object is deleted.
+// stage is when, and by whom, an object is deleted.
 type stage int
 
 const (
 	webhooks stage = iota
 	workloads
 	permissions
-	kinds // the CRDs; the Pods are released right before
-	rest
-	namespace
+	installed // left to the tool that installed them
+	inside    // as installed, in Curfew's namespace
+	kinds     // left: the CRDs
 )
 
-// place is where objects of a kind belong to Curfew.
-type place int
-
-const (
-	cluster place = iota
-	own           // in Curfew's namespace
-)
-
-// resource is a kind that an installation has objects of.
-type resource struct {
-	schema.GroupVersionResource
-	stage stage
-	place place
-	// names are the names of objects in Curfew's namespace, and of webhook configurations. Package
-	// policy knows the others.
-	names []string
+// resources are the kinds that an installation has objects of, by stage.
+var resources = [...]string{
+	webhooks:    "mutatingwebhookconfigurations.admissionregistration.k8s.io validatingwebhookconfigurations.admissionregistration.k8s.io",
+	workloads:   "deployments.apps",
+	permissions: "clusterrolebindings.rbac.authorization.k8s.io",
+	installed: `clusterroles.rbac.authorization.k8s.io flowschemas.flowcontrol.apiserver.k8s.io
+		validatingadmissionpolicies.admissionregistration.k8s.io validatingadmissionpolicybindings.admissionregistration.k8s.io`,
+	inside: `configmaps resourcequotas secrets serviceaccounts services poddisruptionbudgets.policy networkpolicies.networking.k8s.io
+		roles.rbac.authorization.k8s.io rolebindings.rbac.authorization.k8s.io certificates.cert-manager.io issuers.cert-manager.io
+		podmonitors.monitoring.coreos.com prometheusrules.monitoring.coreos.com servicemonitors.monitoring.coreos.com`,
+	kinds: "customresourcedefinitions.apiextensions.k8s.io",
 }
 
-func at(group, name string) schema.GroupVersionResource {
-	return schema.GroupVersionResource{Group: group, Version: "v1", Resource: name}
-}
+var pods = schema.GroupVersionResource{Version: "v1", Resource: "pods"}
 
-const (
-	admission = "admissionregistration.k8s.io"
-	rbac      = "rbac.authorization.k8s.io"
-	// static and controllers are the webhook configurations of manifests/webhook and of the
-	// controller.
-	static, controllers = "curfew", "curfew-kinds"
-	// webhook is the name of the webhook's objects, its Service included.
-	webhook = "curfew-webhook"
-	// tlsSecret has the CA of the webhooks or their certificate, and caSecret the CA that
-	// cert-manager makes by manifests/components/cert-manager.
-	tlsSecret, caSecret = "curfew-webhook-tls", "curfew-webhook-ca"
-	// lease is the controller's, unless --lease-name names another. One that is left has no effect.
-	lease = "curfew-controller"
-	// controller is the name of the controller's objects.
-	controller = "curfew-controller"
-
-	cleanupRole, certificatesRole = "curfew-controller-cleanup", "curfew-webhook-certificates"
-)
-
-var (
-	crds         = at("apiextensions.k8s.io", "customresourcedefinitions")
-	namespaces   = at("", "namespaces")
-	roleBindings = at(rbac, "rolebindings")
-	clusterRoles = at(rbac, "clusterroles")
-)
-
-// resources are in the order in which their objects are deleted. cert-manager would issue a Secret
-// again whose Certificate is still there.
-var resources = []resource{
-	{at(admission, "mutatingwebhookconfigurations"), webhooks, cluster, []string{static, controllers}},
-	{at(admission, "validatingwebhookconfigurations"), webhooks, cluster, []string{static, controllers}},
-	{at("apps", "deployments"), workloads, own, []string{controller, webhook}},
-	{at(rbac, "clusterrolebindings"), permissions, cluster, nil},
-	{roleBindings, permissions, own, []string{controller, cleanupRole, "curfew-tenant-view", certificatesRole}},
-	{clusterRoles, permissions, cluster, nil},
-	{at(rbac, "roles"), permissions, own, []string{controller, cleanupRole, "curfew-status", "curfew-view", certificatesRole}},
-	{at("", "serviceaccounts"), permissions, own, []string{"curfew-cleanup", "curfew-metrics", controller, webhook}},
-	{at(admission, "validatingadmissionpolicybindings"), permissions, cluster, nil},
-	{at(admission, "validatingadmissionpolicies"), permissions, cluster, nil},
-	{at("flowcontrol.apiserver.k8s.io", "flowschemas"), rest, cluster, nil},
-	{at("policy", "poddisruptionbudgets"), rest, own, []string{controller, webhook}},
-	{at("networking.k8s.io", "networkpolicies"), rest, own, []string{controller, webhook}},
-	{at("", "resourcequotas"), rest, own, []string{"curfew-critical-pods"}},
-	{at("", "services"), rest, own, []string{webhook, "curfew-metrics"}},
-	{at("cert-manager.io", "certificates"), rest, own, []string{webhook, caSecret}},
-	{at("cert-manager.io", "issuers"), rest, own, []string{"curfew-self-signed", caSecret}},
-	{at("", "secrets"), rest, own, []string{tlsSecret, caSecret, "curfew-metrics-token"}},
-	{at("", "configmaps"), rest, own, []string{settings.Name, "curfew-dashboard"}},
-	{at("coordination.k8s.io", "leases"), rest, own, []string{lease}},
-	{at("monitoring.coreos.com", "prometheusrules"), rest, own, []string{"curfew"}},
-	{at("monitoring.coreos.com", "podmonitors"), rest, own, []string{controller, webhook}},
-	{at("monitoring.coreos.com", "servicemonitors"), rest, own, []string{"curfew"}},
-}
-
-// Object is one object of an installation.
-type Object struct {
+// object is one object of an installation.
+type object struct {
 	*unstructured.Unstructured
-	at    schema.GroupVersionResource
+	kind  schema.GroupVersionResource
 	stage stage
 }
 
-// String is the object as kubectl prints it, with its namespace unless that is Curfew's own.
-func (o *Object) String() string {
-	name := strings.ToLower(o.GetKind())
-	if o.at.Group != "" {
-		name += "." + o.at.Group
-	}
-	return name + "/" + o.GetName()
+// String is the object as kubectl prints and takes it.
+func (o *object) String() string {
+	return schema.GroupKind{Group: o.kind.Group, Kind: strings.ToLower(o.GetKind())}.String() + "/" + o.GetName()
 }
 
-// inventory finds the objects, in the order in which they are deleted.
-func (i *Installation) inventory(ctx context.Context) error {
-	for _, each := range resources {
-		if err := i.findResource(ctx, &each); err != nil {
-			return err
-		}
-	}
-	if !i.KeepCRDs {
-		err := i.list(ctx, crds, "", func(found *unstructured.Unstructured) {
-			if _, group, _ := strings.Cut(found.GetName(), "."); group == wellknown.Group {
-				i.add(found, crds, kinds)
+// installation has the objects that were found, in the order of their stages.
+type installation struct {
+	namespace string
+	clients   world.Clients
+	objects   []*object
+	// held are the Pods with the finalizer of PodTallies. counted has the PodTally of those that its
+	// status lists: they are as good as counted.
+	held    []*metav1.PartialObjectMetadata
+	counted map[types.UID]types.UID
+	// next is the command that removes what a tool installed. loses: helm uninstall deletes the CRDs.
+	next  string
+	loses bool
+}
+
+// find finds the installation. It changes nothing.
+func find(ctx context.Context, clients world.Clients, namespace string) (*installation, error) {
+	i := &installation{namespace: namespace, clients: clients}
+	for when, names := range resources {
+		for _, name := range strings.Fields(names) {
+			kind, scope := schema.ParseGroupResource(name).WithVersion("v1"), ""
+			if stage(when) == workloads || stage(when) == inside {
+				scope = namespace
 			}
-		})
-		if err != nil {
-			return err
-		}
-	}
-	slices.SortStableFunc(i.Objects, func(a, b *Object) int { return int(a.stage - b.stage) })
-	return nil
-}
-
-// findResource finds the objects of one kind, by the names that they are installed under. A label
-// that says to be part of Curfew proves nothing, since anyone may write it.
-func (i *Installation) findResource(ctx context.Context, of *resource) error {
-	if of.place != own {
-		return i.list(ctx, of.GroupVersionResource, "", func(found *unstructured.Unstructured) {
-			if i.installed(of, found) {
-				i.add(found, of.GroupVersionResource, of.stage)
+			err := list(ctx, kind, clients.Objects.Resource(kind).Namespace(scope).List, func(item *unstructured.Unstructured) error {
+				return i.add(&object{item, kind, stage(when)})
+			})
+			if err != nil {
+				return nil, err
 			}
-		})
-	}
-	for _, name := range of.names {
-		found, err := i.clients.Objects.Resource(of.GroupVersionResource).Namespace(i.Namespace).Get(ctx, name, metav1.GetOptions{})
-		switch {
-		case world.Gone(err):
-		case err != nil:
-			return fmt.Errorf("reading %s %s: %w", of.GroupResource(), name, err)
-		default:
-			i.add(found, of.GroupVersionResource, of.stage)
 		}
 	}
-	return nil
+	return i, i.holds(ctx)
 }
 
-// installed reports whether a listed object is part of Curfew.
-func (i *Installation) installed(of *resource, found *unstructured.Unstructured) bool {
-	if of.stage == webhooks {
-		// One of any name that calls Curfew's Service blocks requests as well.
-		return slices.Contains(of.names, found.GetName()) || i.calls(found)
+// ours reports whether an object is Curfew's. Labels decide nothing about an object that is removed,
+// since anyone may write them. The command that removes the rest selects by label as well.
+func (i *installation) ours(found *object, services []map[string]any) bool {
+	name := found.GetName()
+	switch found.stage {
+	case workloads:
+		return name == "curfew-controller" || name == "curfew-webhook"
+	case inside:
+		return found.GetLabels()["app.kubernetes.io/name"] == "curfew" && name != settings.Name // which Curfew wrote
+	case kinds:
+		return name[strings.Index(name, ".")+1:] == wellknown.Group
 	}
-	return policy.Installed(found.GroupVersionKind().GroupKind(), found.GetName())
-}
-
-// calls reports whether a webhook configuration calls Curfew's Service.
-func (i *Installation) calls(configuration *unstructured.Unstructured) bool {
-	hooks, _, _ := unstructured.NestedSlice(configuration.Object, "webhooks")
-	return slices.ContainsFunc(hooks, func(one any) bool {
-		hook, _ := one.(map[string]any)
-		in, _, _ := unstructured.NestedString(hook, "clientConfig", "service", "namespace")
-		name, _, _ := unstructured.NestedString(hook, "clientConfig", "service", "name")
-		return in == i.Namespace && name == webhook
+	// A configuration of any name that calls Curfew's Service blocks requests as well.
+	return policy.Installed(found.GroupVersionKind().GroupKind(), name) || slices.ContainsFunc(services, func(s map[string]any) bool {
+		return s["namespace"] == i.namespace && s["name"] == "curfew-webhook"
 	})
 }
 
-func (i *Installation) add(found *unstructured.Unstructured, of schema.GroupVersionResource, when stage) {
-	i.Objects = append(i.Objects, &Object{Unstructured: found, at: of, stage: when})
+// add adds an object, if it is Curfew's, and finds out which tool installed it. Only what can be the
+// name of a Helm release gets into a command that people copy. An error means that Curfew may run in
+// another namespace: a removal would overlook the objects there.
+func (i *installation) add(found *object) error {
+	services := entries(found, "webhooks", "clientConfig", "service")
+	if !i.ours(found, services) {
+		return nil
+	}
+	for _, each := range slices.Concat(entries(found, "subjects"), services) {
+		if other := each["namespace"]; other != nil && other != i.namespace {
+			return fmt.Errorf("%s names namespace %q: if Curfew runs there, pass --curfew-namespace %[2]s", found, other)
+		}
+	}
+	i.objects = append(i.objects, found)
+	annotations, marks := found.GetAnnotations(), fmt.Sprint(found.GetLabels(), found.GetAnnotations())
+	release, space := annotations["meta.helm.sh/release-name"], annotations["meta.helm.sh/release-namespace"]
+	helm := len(validation.IsDNS1123Subdomain(release))+len(validation.IsDNS1123Label(space)) == 0
+	switch {
+	case found.stage == kinds:
+		i.loses = i.loses || helm && annotations["helm.sh/resource-policy"] != "keep"
+	case strings.Contains(marks, "argocd.argoproj.io/") || strings.Contains(marks, "toolkit.fluxcd.io/"):
+		i.next = "delete Curfew in Argo CD or Flux, before anything else: it creates the objects again"
+	case helm:
+		i.next = fmt.Sprintf("helm uninstall %s -n %s", release, space)
+	case i.next == "":
+		// As with Helm, the CRDs and the Namespace stay: they would take objects of users with them.
+		i.next = "kubectl delete -f install.yaml -l app.kubernetes.io/name=curfew --ignore-not-found   # with kustomize: -k OVERLAY"
+	}
+	return nil
+}
+
+// entries has what is at a path in each entry of a list.
+func entries(found *object, list string, path ...string) (out []map[string]any) {
+	all, _, _ := unstructured.NestedSlice(found.Object, list)
+	for _, each := range all {
+		entry, _ := each.(map[string]any)
+		nested, _, _ := unstructured.NestedMap(entry, path...)
+		out = append(out, nested)
+	}
+	return out
+}
+
+// names has the names of the objects of some stages.
+func (i *installation) names(stages ...stage) []string {
+	return console.Map(i.of(stages...), (*object).String)
+}
+
+func (i *installation) of(stages ...stage) []*object {
+	return slices.DeleteFunc(slices.Clone(i.objects), func(o *object) bool { return !slices.Contains(stages, o.stage) })
+}
+
+// holds finds the Pods that have the finalizer of PodTallies.
+func (i *installation) holds(ctx context.Context) error {
+	i.held, i.counted = nil, map[types.UID]types.UID{}
+	tallies := v1alpha1.GroupVersion.WithResource(v1alpha1.PodTallies)
+	err := list(ctx, tallies, i.clients.Objects.Resource(tallies).List, func(tally *unstructured.Unstructured) error {
+		for _, outcome := range []string{"succeeded", "failed"} {
+			uids, _, _ := unstructured.NestedStringSlice(tally.Object, "status", "uncountedTerminatedPods", outcome)
+			for _, uid := range uids {
+				i.counted[types.UID(uid)] = tally.GetUID()
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return list(ctx, pods, i.clients.Metadata.Resource(pods).List, func(pod *metav1.PartialObjectMetadata) error {
+		if slices.Contains(pod.Finalizers, wellknown.FinalizerTally) {
+			i.held = append(i.held, pod)
+		}
+		return nil
+	})
 }
 
 // list passes the objects of a kind to take. That the kind is not served is no error.
-func (i *Installation) list(ctx context.Context, of schema.GroupVersionResource, selector string,
-	take func(*unstructured.Unstructured)) error {
-	options := metav1.ListOptions{LabelSelector: selector}
-	err := world.Pages(ctx, i.clients.Objects.Resource(of).List, options, func(item runtime.Object) error {
-		if object, ok := item.(*unstructured.Unstructured); ok {
-			take(object)
-		}
-		return nil
-	})
+func list[L, T runtime.Object](ctx context.Context, kind schema.GroupVersionResource,
+	read func(context.Context, metav1.ListOptions) (L, error), take func(T) error) error {
+	err := world.Pages(ctx, read, metav1.ListOptions{}, func(item runtime.Object) error { return take(item.(T)) })
 	if err != nil && !world.Gone(err) {
-		return fmt.Errorf("listing %s: %w", of.GroupResource(), err)
+		return fmt.Errorf("listing %s: %w", kind.GroupResource(), err)
 	}
 	return nil
-}
-
-// remains finds the permissions that users gave to Curfew besides: roles that are aggregated to
-// the controller's, and bindings of its accounts in namespaces.
-func (i *Installation) remains(ctx context.Context) error {
-	note := func(of schema.GroupVersionResource, found *unstructured.Unstructured) {
-		if !slices.ContainsFunc(i.Objects, func(one *Object) bool { return one.GetUID() == found.GetUID() }) {
-			i.Remains = append(i.Remains, i.named(&Object{Unstructured: found, at: of}))
-		}
-	}
-	err := i.list(ctx, clusterRoles, wellknown.LabelAggregate, func(found *unstructured.Unstructured) { note(clusterRoles, found) })
-	if err != nil {
-		return err
-	}
-	for _, of := range []schema.GroupVersionResource{roleBindings, at(rbac, "clusterrolebindings")} {
-		err := i.list(ctx, of, "", func(found *unstructured.Unstructured) {
-			subjects, _, _ := unstructured.NestedSlice(found.Object, "subjects")
-			if slices.ContainsFunc(subjects, i.isOurs) {
-				note(of, found)
-			}
-		})
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// isOurs reports whether a subject is one of Curfew's accounts.
-func (i *Installation) isOurs(subject any) bool {
-	fields, _ := subject.(map[string]any)
-	return fields["kind"] == "ServiceAccount" && fields["namespace"] == i.Namespace && slices.ContainsFunc(i.Objects, func(one *Object) bool {
-		return one.at.Resource == "serviceaccounts" && one.GetName() == fields["name"]
-	})
-}
-
-// ownNamespace adds the Namespace, if it is part of the manifests and nothing else is in it.
-func (i *Installation) ownNamespace(ctx context.Context) error {
-	found, err := i.clients.Objects.Resource(namespaces).Get(ctx, i.Namespace, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("reading namespace %s: %w", i.Namespace, err)
-	}
-	if i.Others, err = i.others(ctx); err != nil {
-		return err
-	}
-	i.Unlabelled = found.GetLabels()[wellknown.LabelPartOf] != wellknown.PartOfCurfew
-	if !i.Unlabelled && len(i.Others) == 0 {
-		i.add(found, namespaces, namespace)
-	}
-	return nil
-}
-
-// ephemeral are kinds whose objects no user misses.
-var ephemeral = map[string]bool{"events": true, "leases": true, "endpoints": true, "endpointslices": true, "controllerrevisions": true}
-
-// everyNamespace are the objects that every namespace has.
-var everyNamespace = []string{"configmaps/kube-root-ca.crt", "configmaps/openshift-service-ca.crt", "serviceaccounts/default"}
-
-// others are the objects in the namespace that are not part of the installation, and that nothing
-// in it owns.
-func (i *Installation) others(ctx context.Context) (out []string, err error) {
-	_, lists, err := i.clients.Discovery.ServerGroupsAndResources()
-	if err != nil {
-		out = append(out, fmt.Sprintf("what cannot be listed: %v", err))
-	}
-	seen := map[string]*metav1.ObjectMeta{} // a kind can be served in several versions and groups
-	for _, list := range lists {
-		version, err := schema.ParseGroupVersion(list.GroupVersion)
-		if err != nil {
-			continue
-		}
-		for _, kind := range list.APIResources {
-			if !kind.Namespaced || !slices.Contains(kind.Verbs, "list") || !slices.Contains(kind.Verbs, "delete") || ephemeral[kind.Name] {
-				continue
-			}
-			if version.Group == wellknown.Group && !i.KeepCRDs {
-				continue
-			}
-			resource := i.clients.Metadata.Resource(version.WithResource(kind.Name)).Namespace(i.Namespace)
-			page, err := resource.List(ctx, metav1.ListOptions{Limit: watch.Limit})
-			switch {
-			case world.Gone(err):
-				continue
-			case err != nil:
-				return nil, fmt.Errorf("listing %s in namespace %s: %w", kind.Name, i.Namespace, err)
-			}
-			for j := range page.Items {
-				one := &page.Items[j].ObjectMeta
-				seen[kind.Name+"/"+one.Name] = one
-			}
-		}
-	}
-	inside := map[types.UID]bool{}
-	for _, one := range i.Objects {
-		inside[one.GetUID()] = true
-	}
-	for _, one := range seen {
-		inside[one.UID] = true
-	}
-	for name, one := range seen {
-		// The owner may be cluster-scoped, and not part of Curfew.
-		owned := slices.ContainsFunc(one.OwnerReferences, func(by metav1.OwnerReference) bool { return inside[by.UID] && by.UID != one.UID })
-		if !owned && !i.has(one) && !slices.Contains(everyNamespace, name) {
-			out = append(out, name)
-		}
-	}
-	slices.Sort(out)
-	return out, nil
-}
-
-// has reports whether an object is part of the installation.
-func (i *Installation) has(object *metav1.ObjectMeta) bool {
-	return slices.ContainsFunc(i.Objects, func(one *Object) bool { return one.GetUID() == object.UID })
 }

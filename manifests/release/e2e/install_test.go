@@ -31,7 +31,7 @@ const version = "v9.8.7"
 
 // TestReleaseRuns installs the chart with its defaults; the API server accepts all its variants,
 // too. Nothing that Curfew asks for is forbidden, with all triggers or one. In the end
-// kubectl curfew uninstall leaves nothing.
+// kubectl curfew uninstall and the commands that it prints leave nothing.
 func TestReleaseRuns(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -126,11 +126,21 @@ func runOneTrigger(ctx context.Context, t *testing.T, cluster *harness.Cluster) 
 	expire(ctx, t, cluster, "goodbye", new(int32(2)))
 }
 
-// uninstall leaves nothing but the namespace, which Helm creates without a label.
+// uninstall runs kubectl curfew uninstall and the commands that it prints. They leave nothing but the
+// namespace, which Helm creates without a label, and what Curfew wrote there.
 func uninstall(ctx context.Context, t *testing.T, cluster *harness.Cluster, namespace string, bare map[string]bool) {
 	t.Helper()
 	must(t, cluster.WaitForServiceAccount(ctx, namespace))
 	must(t, kubectl(ctx, cluster, "curfew", "uninstall", "--yes", "--curfew-namespace", namespace))
+	_, stderr, err := cluster.KubectlInput(ctx, render(t, namespace, nil), "delete", "-f", "-", "-l", "app.kubernetes.io/name=curfew", "--ignore-not-found")
+	if err != nil {
+		t.Fatal(err, stderr)
+	}
+	_, said, err := cluster.Kubectl(ctx, "curfew", "uninstall", "--curfew-namespace", namespace)
+	must(t, err)
+	_, command, _ := strings.Cut(said, "\n  kubectl ")
+	must(t, kubectl(ctx, cluster, strings.Fields(command)...))
+	must(t, kubectl(ctx, cluster, "delete", "configmap/curfew-settings", "secret/curfew-webhook-tls", "-n", namespace, "--ignore-not-found"))
 	after, err := cluster.Inventory(ctx)
 	must(t, err)
 	want := []string{"configmaps " + namespace + "/kube-root-ca.crt", "namespaces " + namespace, "serviceaccounts " + namespace + "/default"}

@@ -1,5 +1,5 @@
 // Package lifecycle installs, upgrades, rolls back and uninstalls Curfew, on a control plane of its
-// own: kubectl curfew uninstall leaves nothing behind, and objects that an older version stamped
+// own: kubectl curfew uninstall leaves nothing that blocks, and objects that an older version stamped
 // keep their meaning.
 //
 // TestGuides runs the blocks of the guides, with a control plane that has nothing else.

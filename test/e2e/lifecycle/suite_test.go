@@ -98,6 +98,8 @@ func newFixture(t *testing.T) *fixture {
 	t.Cleanup(func() { // Runs last, when Curfew's processes have ended.
 		f.ctx = context.WithoutCancel(f.ctx)
 		f.kubectl("", "curfew", "uninstall", "--yes")
+		f.removeRest()
+		f.kubectl("", "delete", "-k", filepath.Join(suite.root, overlay), "--ignore-not-found", "--timeout=10m")
 		f.kubectl("", "delete", "namespace", "ci", "--ignore-not-found", "--timeout=10m")
 	})
 	return f
@@ -121,6 +123,26 @@ func (f *fixture) start(version *harness.Cluster) {
 	f.ok(err)
 	f.Cleanup(func() { f.ok(controller.Kill()) })
 	f.webhook, f.controller = webhook, controller
+}
+
+// overlay is what start installs, with the permissions of the HTTP API.
+const overlay = "manifests/overlays/local"
+
+// removeRest runs the command that uninstall prints, with what start installed.
+func (f *fixture) removeRest() {
+	f.Helper()
+	for _, source := range [][2]string{{"-k", overlay}, {"-f", "manifests/components/http-api/rbac.yaml"}} {
+		f.kubectl("", "delete", source[0], filepath.Join(suite.root, source[1]), "-l", "app.kubernetes.io/name=curfew", "--ignore-not-found")
+	}
+}
+
+// last runs the command that uninstall prints when the rest is gone: it deletes the CRDs.
+func (f *fixture) last() {
+	f.Helper()
+	_, said := f.kubectl("", "curfew", "uninstall")
+	f.says(said, "The CRDs stay", "policies, PodTallies and reports")
+	_, command, _ := strings.Cut(said, "\n  kubectl ")
+	f.kubectl("", strings.Fields(command)...)
 }
 
 // kubectl runs a command that succeeds.

@@ -81,8 +81,8 @@ func (f *fixture) finalizers(pod string) []string {
 	return of.Finalizers
 }
 
-// With the controller running: a dry run and a refusal remove nothing; a removal leaves the cluster
-// as it was before, with people's objects as they are.
+// With the controller running: a dry run and a refusal remove nothing. After a removal and the
+// commands that it prints, the cluster is as it was before, with people's objects as they are.
 func TestUninstall(t *testing.T) {
 	f := newFixture(t)
 	f.start(suite.cluster)
@@ -93,9 +93,9 @@ func TestUninstall(t *testing.T) {
 	}
 
 	plan, warning := f.kubectl("", "curfew", "uninstall", "--dry-run")
-	f.says(warning, "1 LifecyclePolicy\n", "1 ClusterCleanupPolicy\n", "1 PodTally\n", "--keep-crds")
+	f.says(warning, "kubectl delete -f install.yaml -l app.kubernetes.io/name=curfew --ignore-not-found")
 	f.says(plan, "mutatingwebhookconfiguration.admissionregistration.k8s.io/curfew deleted (server dry run)\n", "1 pod released",
-		"customresourcedefinition.apiextensions.k8s.io/podtallies.curfew.dev deleted (server dry run)\n", "namespace/curfew-system deleted (server dry run)\n")
+		"clusterrolebinding.rbac.authorization.k8s.io/curfew-controller deleted (server dry run)\n")
 	f.says(f.refused("curfew", "uninstall"), "stdin is not a terminal; pass --yes")
 	f.kubectl(`{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: reader}, rules: [{apiGroups: ["*"], resources: ["*"], verbs: [get, list]}]}`, "create", "-f", "-")
 	f.kubectl("", "create", "clusterrolebinding", "reader", "--clusterrole=reader", "--user=ann")
@@ -103,7 +103,7 @@ func TestUninstall(t *testing.T) {
 		_, _, err := suite.cluster.Kubectl(ctx, "auth", "can-i", "list", "secrets", "-A", "--as=ann")
 		return err == nil, nil
 	})
-	f.says(f.refused("curfew", "uninstall", "--yes", "--as=ann"), "nothing was removed", "deleting clusterrole.rbac.authorization.k8s.io/curfew-controller", "releasing Pod held in namespace ci")
+	f.says(f.refused("curfew", "uninstall", "--yes", "--as=ann"), "nothing was removed", "deleting clusterrolebinding.rbac.authorization.k8s.io/curfew-controller", "releasing Pod held in namespace ci")
 	f.kubectl("", "delete", "clusterrole/reader", "clusterrolebinding/reader")
 	f.same("nothing was removed yet", with, f.all())
 
@@ -111,7 +111,11 @@ func TestUninstall(t *testing.T) {
 	if done != strings.ReplaceAll(plan, " (server dry run)", "") {
 		t.Errorf("the dry run says\n%s\nand the removal\n%s", plan, done)
 	}
-	f.says(said, "nothing of it blocks anything", "curfew.dev/ remain, and have no effect")
+	f.says(said, "Nothing of Curfew blocks anything. Left: ", "kubectl delete -f install.yaml -l app.kubernetes.io/name=curfew --ignore-not-found")
+	f.removeRest()
+	f.kubectl("", "get", "lifecyclepolicy/nightly", "clustercleanuppolicy.curfew.dev/nightly")
+	f.last()
+	f.kubectl("", "delete", "namespace", harness.Namespace, "--timeout=10m")
 	f.same("after it was uninstalled", suite.bare, withoutPeoples(f.all()))
 	if after := f.written(); after != written {
 		t.Errorf("people's objects say\n%s\nand said\n%s", after, written)
@@ -154,20 +158,20 @@ func TestUninstallWithoutCurfew(t *testing.T) {
 		_, err := suite.cluster.Client.CoreV1().Namespaces().Get(ctx, "ci", metav1.GetOptions{})
 		return apierrors.IsNotFound(err), nil
 	})
-	f.same("after it was uninstalled", suite.bare, f.all())
 }
 
-// With --keep-crds policies and counts are there when Curfew is installed again, and no Pod is
-// counted twice (S7).
+// Policies and counts are there when Curfew is installed again, and no Pod is counted twice (S7).
 func TestUninstallKeepsCRDs(t *testing.T) {
 	f := newFixture(t)
 	f.start(suite.cluster)
 	f.use()
-	_, said := f.kubectl("", "curfew", "uninstall", "--keep-crds", "--yes")
-	f.says(said, "These are kept", "  1 PodTally\n", "the CRDs are kept")
+	f.kubectl("", "curfew", "uninstall", "--yes")
+	f.removeRest()
 	kept := []string{"customresourcedefinitions.apiextensions.k8s.io", "apiservices.apiregistration.k8s.io"}
 	for _, name := range harness.Added(suite.bare, withoutPeoples(f.all())) {
-		if kind, _, _ := strings.Cut(name, " "); !slices.Contains(kept, kind) && !strings.HasSuffix(kind, "curfew.dev") {
+		kind, object, _ := strings.Cut(name, " ")
+		inside := object == harness.Namespace || strings.HasPrefix(object, harness.Namespace+"/")
+		if !inside && !slices.Contains(kept, kind) && !strings.HasSuffix(kind, "curfew.dev") {
 			t.Errorf("%s is left", name)
 		}
 	}
@@ -181,34 +185,27 @@ func TestUninstallKeepsCRDs(t *testing.T) {
 	f.await("the Pod to be adopted again", func(context.Context) (bool, error) { return len(f.finalizers("held")) > 0, nil })
 	f.awaitTally("1 1")
 	f.kubectl("", "get", "lifecyclepolicy/nightly", "clustercleanuppolicy.curfew.dev/nightly")
-	f.kubectl("", "curfew", "uninstall", "--yes")
 }
 
 // Deployments and their Pods, in a namespace with something else, as Helm leaves them.
 func TestUninstallDeployments(t *testing.T) {
 	f := newFixture(t)
-	f.kubectl("", "apply", "-k", filepath.Join(suite.root, "manifests", "base"))
-	for _, file := range []string{"labels/namespaced.yaml", "components/delete-anything/role.yaml", "labels/defaults.yaml"} {
-		f.kubectl("", "apply", "-f", filepath.Join(suite.root, "manifests", file))
-	}
+	base := filepath.Join(suite.root, "manifests", "base")
+	f.kubectl("", "apply", "-k", base)
 	f.kubectl("", "create", "configmap", "mine", "-n", harness.Namespace)
 	f.kubectl("", "create", "rolebinding", "mine", "-n", "default", "--clusterrole=view", "--serviceaccount=curfew-system:curfew-controller")
-	f.kubectl("", "annotate", "deployments", "--all", "-n", harness.Namespace, "meta.helm.sh/release-name=curfew", "meta.helm.sh/release-namespace=curfew-system")
+	f.kubectl("", "annotate", "serviceaccounts", "--all", "-n", harness.Namespace, "meta.helm.sh/release-name=curfew", "meta.helm.sh/release-namespace=curfew-system")
 	f.kubectl("", "wait", "deployments", "--all", "-n", harness.Namespace, "--for=condition=Available", "--timeout=10m")
 
 	f.says(f.refused("curfew", "uninstall", "--yes", "--curfew-namespace", "elsewhere"), "--curfew-namespace curfew-system")
 	_, said := f.kubectl("", "curfew", "uninstall", "--yes")
-	f.says(said, "namespace curfew-system is kept", "configmaps/mine", "helm uninstall curfew -n curfew-system", "rolebinding.rbac.authorization.k8s.io/mine in namespace default")
+	f.says(said, "Nothing of Curfew blocks anything", "\n  helm uninstall curfew -n curfew-system\n")
+	f.kubectl("", "delete", "-k", base, "-l", "app.kubernetes.io/name=curfew", "--ignore-not-found")
+	f.last()
 	want := []string{"configmaps curfew-system/kube-root-ca.crt", "configmaps curfew-system/mine", "namespaces curfew-system",
 		"rolebindings.rbac.authorization.k8s.io default/mine", "serviceaccounts curfew-system/default"}
 	if left := harness.Added(suite.bare, f.all()); !slices.Equal(left, want) {
 		t.Errorf("%q is left, want %q", left, want)
 	}
 	f.kubectl("", "delete", "rolebinding", "mine", "-n", "default")
-	f.kubectl("", "delete", "configmap", "mine", "-n", harness.Namespace)
-	done, _ := f.kubectl("", "curfew", "uninstall", "--yes")
-	if done != "namespace/curfew-system deleted\n" {
-		t.Errorf("the second time it says\n%s", done)
-	}
-	f.same("after it was uninstalled", suite.bare, f.all())
 }

@@ -78,7 +78,8 @@ func TestUpgrade(t *testing.T) {
 	load(observer)
 
 	_, said := f.kubectl("", "curfew", "uninstall", "--yes")
-	f.says(said, "nothing of it blocks anything")
+	f.says(said, "Nothing of Curfew blocks anything")
+	f.removeRest()
 	f.ok(f.controller.Kill())
 	f.ok(f.webhook.Kill())
 	if after := f.stamps(); after != stamps {
