@@ -1,6 +1,7 @@
 package watch
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -52,7 +53,7 @@ type Options struct {
 	// Changed is called after each failure, and when nothing is missing any more. It must not block.
 	Changed func()
 
-	Clock clock.Clock
+	Clock clock.Clock // nil means the real one
 	Log   logr.Logger
 }
 
@@ -98,6 +99,7 @@ var (
 // New makes a follower that does nothing until Run.
 func New(options Options) *Follower {
 	f := &Follower{Options: options, again: loop.NewSignal(), wake: loop.NewSignal()}
+	f.Clock = cmp.Or[clock.Clock](f.Clock, clock.RealClock{})
 	if f.Backoff == nil {
 		f.Backoff = loop.NewBackoff()
 	}

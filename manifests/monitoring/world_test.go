@@ -132,7 +132,7 @@ func controller(t *testing.T, registry *prometheus.Registry) {
 	cleanup := run{actions[0].Action}
 	expiry, err := engine.New(engine.Options{
 		Triggers: actions,
-		Skew: skew, Ping: ping, Clock: clock.RealClock{}, Registerer: registry,
+		Skew:     skew, Ping: ping, Clock: clock.RealClock{}, Registerer: registry,
 	})
 	must(t, err)
 	due := time.Now().Add(-time.Minute)
