@@ -8,11 +8,9 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 
 	cmapi "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
-	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -20,7 +18,6 @@ import (
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 
 	"curfew.dev/curfew/certs"
-	"curfew.dev/curfew/policy/judging"
 )
 
 // component is the base with a component, as an overlay builds it.
@@ -115,25 +112,6 @@ func fields(t *testing.T, objects []runtime.Object) map[string]string {
 		add(fmt.Sprintf("%v %v", content["kind"], metadata["name"]), content)
 	}
 	return out
-}
-
-// TestFailClosed: with the component every validating webhook fails closed, the controller's own
-// included, and no mutating one does. An outage refuses nothing in the namespaces that are protected.
-func TestFailClosed(t *testing.T) {
-	objects := component(t, "fail-closed")
-	for _, w := range webhooks(t, objects) {
-		if closed := *w.failure == admissionv1.Fail; closed != (w.config == "validating") {
-			t.Errorf("%s %s: failurePolicy %s", w.config, w.name, *w.failure)
-		}
-	}
-	for _, configuration := range only[*admissionv1.ValidatingWebhookConfiguration](objects) {
-		for _, w := range configuration.Webhooks {
-			want := `!(request.?namespace.orValue("") in ["` + strings.Join(judging.DefaultProtect(), `", "`) + `"])`
-			if !slices.Contains(w.MatchConditions, admissionv1.MatchCondition{Name: "not-protected", Expression: want}) || len(w.MatchConditions) < 2 {
-				t.Errorf("%s has the conditions %v, and not %s", w.Name, w.MatchConditions, want)
-			}
-		}
-	}
 }
 
 // TestNetworkPolicy: the policies of the component admit connections to each port of the Pods, that

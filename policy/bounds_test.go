@@ -22,7 +22,6 @@ func TestCheckTTL(t *testing.T) {
 		want   string
 	}{
 		"no bounds":           {ttl: "0"},
-		"no bounds, never":    {ttl: "never"},
 		"at the minimum":      {boundsOf("ci", "min-ttl", "1h"), "1h", ""},
 		"below the minimum":   {boundsOf("ci", "min-ttl", "1h"), "59m59s", `59m59s is below curfew.dev/min-ttl 1h of namespace "ci": use 1h or more`},
 		"never and a minimum": {boundsOf("ci", "min-ttl", "1h"), "never", ""},
@@ -30,7 +29,6 @@ func TestCheckTTL(t *testing.T) {
 		"above the maximum":   {boundsOf("ci", "max-ttl", "1h"), "1h1s", `1h1s is above curfew.dev/max-ttl 1h of namespace "ci": use 1h or less`},
 		"never and a maximum": {boundsOf("ci", "max-ttl", "1h"), "never", `never is above curfew.dev/max-ttl 1h of namespace "ci": use 1h or less`},
 		"unreadable":          {boundsOf("ci", "max-ttl", "?"), "1h", unreadable},
-		"unreadable beside":   {boundsOf("ci", "max-ttl", "?", "min-ttl", "1h"), "2h", unreadable},
 		"deadline's bound":    {boundsOf("ci", "max-deadline", "1h"), "2h", ""},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -58,32 +58,41 @@ func TestDurationDeadline(t *testing.T) {
 	}
 }
 
-// A default is written in the field's own form, announced as it stands there, and taken for one
-// when admission is asked again.
+// A default of a namespace or a runtime is written in the field's own form, announced in that form,
+// and recognized when admission is asked again for the same CREATE. Another value beside a forged
+// stamp is its author's, and the stamp is removed.
 func TestDurationDeadlineIsFilledIn(t *testing.T) {
-	scope := &resolution.Scope{Creating: true, Namespace: namespaceOf("default-deadline", "1d12h")}
-	assignments, _ := resolution.FillIn(policy.FactsOfObject(pipelineRun, pipelineRunWith(nil)), scope, noon)
-	if len(assignments) != 2 || assignments[0].Path.String() != "spec.timeouts.pipeline" || assignments[0].Value != "36h0m0s" {
-		t.Fatalf("filled in %v", assignments)
+	stamped := func(timeout any, source string) *policy.Facts {
+		object := pipelineRunWith(timeout)
+		object["metadata"].(map[string]any)["annotations"] = map[string]any{wellknown.AnnotationDeadlineSource: source}
+		return policy.FactsOfObject(pipelineRun, object)
 	}
-	filled := pipelineRunWith("36h0m0s")
-	filled["metadata"].(map[string]any)["annotations"] = map[string]any{wellknown.AnnotationDeadlineSource: "namespace/ci"}
-	facts := policy.FactsOfObject(pipelineRun, filled)
-	if told := resolution.Defaulted(facts, scope, noon); len(told) != 1 || told[0].String() != `timeouts.pipeline defaulted to 36h0m0s from namespace "ci"` {
-		t.Errorf("announced %v", told)
+	plain := policy.FactsOfObject(pipelineRun, pipelineRunWith(nil))
+	for source, test := range map[string]struct {
+		scope       resolution.Scope
+		value, from string
+	}{
+		"namespace/ci":  {resolution.Scope{Namespace: namespaceOf("default-deadline", "1d12h")}, "36h0m0s", `namespace "ci"`},
+		"runtime/torch": {resolution.Scope{Namespace: namespaceOf(), Runtime: saidDeadline("1h")}, "1h0m0s", `runtime "torch"`},
+	} {
+		scope := &test.scope
+		scope.Creating = true
+		for _, facts := range []*policy.Facts{plain, stamped(test.value, source)} {
+			assignments, effective := resolution.FillIn(facts, scope, noon)
+			if len(assignments) != 2 || assignments[0].Path.String() != "spec.timeouts.pipeline" || assignments[0].Value != test.value || effective.Deadline.Source.String() != source {
+				t.Errorf("%s: filled in %v, %+v", source, assignments, effective.Deadline)
+			}
+		}
+		if told := resolution.Defaulted(stamped(test.value, source), scope, noon); len(told) != 1 || told[0].String() != "timeouts.pipeline defaulted to "+test.value+" from "+test.from {
+			t.Errorf("%s: announced %v", source, told)
+		}
+		forged, effective := resolution.FillIn(stamped("5h0m0s", source), scope, noon)
+		if effective.Deadline.Source.String() != "object" || len(forged) != 1 || forged[0].Value != nil {
+			t.Errorf("%s: a forged stamp: %v, %+v", source, forged, effective.Deadline)
+		}
 	}
-	if again, effective := resolution.FillIn(facts, scope, noon); len(again) != 2 || effective.Deadline.Source.String() != "namespace/ci" {
-		t.Errorf("the second time: %v, %+v", again, effective.Deadline)
-	}
-	// Another value beside a forged stamp is its author's.
-	own := pipelineRunWith("35h0m0s")
-	own["metadata"].(map[string]any)["annotations"] = map[string]any{wellknown.AnnotationDeadlineSource: "namespace/ci"}
-	if _, effective := resolution.FillIn(policy.FactsOfObject(pipelineRun, own), scope, noon); effective.Deadline.Source.String() != "object" {
-		t.Errorf("a forged stamp: %+v", effective.Deadline)
-	}
-	scope.Namespace = namespaceOf("default-deadline", "1h", "mode", "dry-run")
-	dry := policy.FactsOfObject(pipelineRun, pipelineRunWith(nil))
-	if told := resolution.Defaulted(dry, scope, noon); len(told) != 1 || told[0].String() != `timeouts.pipeline would be defaulted to 1h0m0s from namespace "ci" (dry-run)` {
+	dryRun := &resolution.Scope{Creating: true, Namespace: namespaceOf("default-deadline", "1h", "mode", "dry-run")}
+	if told := resolution.Defaulted(plain, dryRun, noon); len(told) != 1 || told[0].String() != `timeouts.pipeline would be defaulted to 1h0m0s from namespace "ci" (dry-run)` {
 		t.Errorf("in dry-run %v", told)
 	}
 }
@@ -227,28 +236,6 @@ func TestRuntimeDeadlineDoesNotReachWhatRuns(t *testing.T) {
 		if got := resolution.Resolve(policy.FactsOfObject(pipelineRun, object), scope).Deadline; got.Set {
 			t.Errorf("%s: past admission it has %q", name, valueText(got))
 		}
-	}
-}
-
-// Asked again for the same CREATE, admission fills in the same; a stamp beside another value is its
-// author's, and is taken off.
-func TestRuntimeDeadlineIsFilledInOnce(t *testing.T) {
-	scope := &resolution.Scope{Creating: true, Runtime: saidDeadline("1h"), Namespace: namespaceOf()}
-	stamped := func(timeout string) *policy.Facts {
-		object := pipelineRunWith(timeout)
-		object["metadata"].(map[string]any)["annotations"] = map[string]any{wellknown.AnnotationDeadlineSource: "runtime/torch"}
-		return policy.FactsOfObject(pipelineRun, object)
-	}
-	again, effective := resolution.FillIn(stamped("1h0m0s"), scope, noon)
-	if len(again) != 2 || effective.Deadline.Source.String() != "runtime/torch" {
-		t.Errorf("the second time: %v, %+v", again, effective.Deadline)
-	}
-	if told := resolution.Defaulted(stamped("1h0m0s"), scope, noon); len(told) != 1 || told[0].String() != `timeouts.pipeline defaulted to 1h0m0s from runtime "torch"` {
-		t.Errorf("announced %v", told)
-	}
-	forged, effective := resolution.FillIn(stamped("5h0m0s"), scope, noon)
-	if effective.Deadline.Source.String() != "object" || len(forged) != 1 || forged[0].Value != nil {
-		t.Errorf("a forged stamp: %v, %+v", forged, effective.Deadline)
 	}
 }
 

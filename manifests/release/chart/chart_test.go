@@ -294,6 +294,7 @@ func TestSchema(t *testing.T) {
 	}
 	for _, both := range []values{
 		{"failClosed": true, "webhook": values{"replicas": 0}}, {"webhook": values{"port": 8081}}, {"webhook": values{"healthPort": 18080, "metricsPort": 18080}},
+		{"protect": nil}, {"protect": "infra"}, {"protect": []any{1}}, {"protect": []any{"Infra"}}, {"protect": []any{"a,b"}}, {"protect": []any{"-a"}}, {"protect": []any{""}},
 	} {
 		if _, _, err := tryRender(t, namespace, both); err == nil {
 			t.Errorf("%v is accepted", both)

@@ -1,7 +1,6 @@
 package chart
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -46,26 +45,5 @@ func TestProtect(t *testing.T) {
 				t.Errorf("%d webhooks, and NOTES.txt does not name %s:\n%s", len(webhooks), list, notes)
 			}
 		})
-	}
-}
-
-// TestProtectIsChecked: what no namespace matches is refused, and the message names the value.
-func TestProtectIsChecked(t *testing.T) {
-	for bad, want := range map[any]string{
-		"Infra": "at '/protect/0': 'Infra' does not match pattern",
-		"a,b":   "at '/protect/0': 'a,b' does not match pattern",
-		"a.b":   "at '/protect/0': 'a.b' does not match pattern",
-		"-a":    "at '/protect/0': '-a' does not match pattern",
-		"":      "at '/protect/0': '' does not match pattern",
-		1:       "at '/protect/0': got number, want string",
-	} {
-		if _, _, err := tryRender(t, namespace, values{"protect": []any{bad}}); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%v: %v, want %s", bad, err, want)
-		}
-	}
-	for _, bad := range []any{nil, "infra"} {
-		if _, _, err := tryRender(t, namespace, values{"protect": bad}); err == nil || !strings.Contains(fmt.Sprint(err), "protect") {
-			t.Errorf("protect %v: error %v, want one that names protect", bad, err)
-		}
 	}
 }

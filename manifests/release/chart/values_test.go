@@ -179,7 +179,6 @@ func TestValues(t *testing.T) {
 			controller:               {"!hostNetwork", `"--health-addr=:8081"`},
 			"service-curfew-webhook": {`"port":443,"protocol":"TCP","targetPort":"webhook"`, `"port":8443,"protocol":"TCP","targetPort":"api"`},
 		}},
-		"the Pods' own network": {nil, map[string][]string{webhook: {"!hostNetwork", "!dnsPolicy", `"maxUnavailable":0`}}},
 		"secure metrics": {values{"monitoring": true}, map[string][]string{
 			webhook: {`"--metrics-secure"`}, controller: {`"--metrics-secure"`}, "clusterrole-curfew-metrics-auth": {`"tokenreviews"`},
 			"podmonitor-curfew-webhook":                {`"authorization":{"credentials":{"key":"token","name":"curfew-metrics-token"}}`, `"scheme":"https"`},

@@ -3,9 +3,7 @@ package image
 import (
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -139,33 +137,6 @@ func TestSameSourceSameDigest(t *testing.T) {
 		change(changed)
 		if result := write(t, changed); result.Digest == first.Digest {
 			t.Errorf("another %s makes the same image", name)
-		}
-	}
-}
-
-// TestImageRuns: built by go twice, the image of this machine has one digest, and the binary that
-// is unpacked from it runs. It is built as by make build, whose packages are compiled already.
-func TestImageRuns(t *testing.T) {
-	platform := runtime.GOOS + "/" + runtime.GOARCH
-	var digests [2]string
-	var o *Options
-	for i := range digests {
-		o = options(t)
-		o.Platforms = []string{platform}
-		o.Build = func(_ v1.Platform, file string) error { return Compile(root, o.Version, file, nil) }
-		digests[i] = write(t, o).Digest
-	}
-	if digests[0] != digests[1] {
-		t.Errorf("built twice: %v", digests)
-	}
-	into := t.TempDir()
-	config, err := Unpack(filepath.Join(o.Out, Layout), platform, into)
-	must(t, err)
-	program := filepath.Join(into, config.Config.Entrypoint[0])
-	for args, want := range map[string]string{"version": "curfew v9.8.7\ncommit ", "--help": "Lifecycle admission", "webhook --help": "--port int"} {
-		out, err := exec.CommandContext(t.Context(), program, strings.Fields(args)...).CombinedOutput()
-		if err != nil || !strings.Contains(string(out), want) {
-			t.Errorf("curfew %s: %v: %s", args, err, out)
 		}
 	}
 }
