@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 	"slices"
 	"testing"
@@ -141,29 +140,6 @@ func TestThrottledKind(t *testing.T) {
 	}
 }
 
-// However many kinds hang, few of their requests are under way.
-func TestManyHangingKinds(t *testing.T) {
-	besides(t, Options{}, hang, func(_ *Engine, s *tenants, track func(string, int, time.Time)) {
-		start := soon()
-		for i := range 10 {
-			track(fmt.Sprintf("Widget%d", i), 1000, start)
-		}
-		for i := range 600 {
-			track("Job", 1, start.Add(time.Duration(i)*time.Second))
-		}
-		pass(time.Until(start) + time.Minute)
-		s.peak()
-		s.worst()
-		pass(4 * time.Minute)
-		if n := s.peak(); n > DefaultMaxConcurrency/4 || n < 1 {
-			t.Errorf("%d DELETEs that hang under way at once, want from %d to %d", n, 1, DefaultMaxConcurrency/4)
-		}
-		if n, late := s.worst(); n != 240 || late > 20*time.Millisecond {
-			t.Errorf("%d Jobs were deleted, up to %s late: want 240 and at most 20ms", n, late)
-		}
-	})
-}
-
 // No DELETE is answered, and nothing else is due. If the API server answers when it is asked for
 // its time, the kind is paused; else everything is.
 func TestHangingKindAlone(t *testing.T) {
@@ -182,21 +158,4 @@ func TestHangingKindAlone(t *testing.T) {
 			}
 		})
 	}
-}
-
-// Many of one kind have been due for long, each taking a tenth of a second: others need not wait
-// until they are gone.
-func TestKindsTakeTurns(t *testing.T) {
-	besides(t, Options{}, slowly(100*time.Millisecond, http.StatusOK), func(e *Engine, s *tenants, track func(string, int, time.Time)) {
-		start := soon()
-		track("Widget", 20_000, start)
-		track("Job", 10, start.Add(5*time.Second))
-		pass(time.Until(start) + 6*time.Second)
-		if n, late := s.worst(); n != 10 || late > 250*time.Millisecond {
-			t.Errorf("%d Jobs were deleted, up to %s late: want 10 and at most 250ms", n, late)
-		}
-		if e.Tracked() < 5000 {
-			t.Errorf("%d objects are tracked, want 5000 or more: the others of the kind did not wait", e.Tracked())
-		}
-	})
 }
