@@ -1,17 +1,25 @@
 package cleanup
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	dynamicfake "k8s.io/client-go/dynamic/fake"
+	"k8s.io/utils/clock"
 
+	"curfew.dev/curfew/policy/cleanup"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
@@ -126,5 +134,53 @@ func TestAges(t *testing.T) {
 	a.observe("prod/old", one("other", 0), nil)
 	if got := a.older("ci", one("c", 1).spec); got != 2 || len(a.in) != 1 {
 		t.Errorf("%d are older after one was deleted; %d namespaces", got, len(a.in))
+	}
+}
+
+// A run deletes nothing more once its policy was edited, suspended, deleted or created again. A
+// change of its status is none.
+func TestPolicyStillApplies(t *testing.T) {
+	for name, c := range map[string]struct {
+		change  func(*unstructured.Unstructured)
+		applies bool
+	}{
+		"nothing": {func(o *unstructured.Unstructured) {
+			o.Object["status"] = map[string]any{"observedGeneration": int64(1)}
+		}, true},
+		"edited":        {func(o *unstructured.Unstructured) { o.SetGeneration(2) }, false},
+		"suspended":     {func(o *unstructured.Unstructured) { o.Object["spec"].(map[string]any)["suspend"] = true }, false},
+		"deleted":       {func(o *unstructured.Unstructured) { o.SetDeletionTimestamp(new(metav1.Now())) }, false},
+		"created again": {func(o *unstructured.Unstructured) { o.SetUID("another") }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				object := &unstructured.Unstructured{Object: map[string]any{"apiVersion": v1alpha1.GroupVersion.String(), "kind": "CleanupPolicy", "spec": map[string]any{"schedule": "0 2 * * *"}}}
+				object.SetNamespace("ci")
+				object.SetName("a")
+				object.SetUID("u")
+				object.SetGeneration(1)
+				resource := v1alpha1.GroupVersion.WithResource(v1alpha1.CleanupPolicies)
+				api := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{resource: "CleanupPolicyList"}, object)
+				process, err := New(Options{Objects: api, Engine: newCluster(t), Clock: clock.RealClock{}, Log: logr.Discard(), Registerer: prometheus.NewRegistry()})
+				must(t, err)
+				ctx, cancel := context.WithCancel(t.Context())
+				ended := make(chan struct{})
+				go func() { process.namespaced.Run(ctx); close(ended) }()
+				synctest.Wait()
+				p, _, _ := cleanup.Read(process.compiler, object)
+				if !process.unchanged(p) {
+					t.Error("it does not apply at first")
+				}
+				c.change(object)
+				_, err = api.Resource(resource).Namespace("ci").Update(ctx, object, metav1.UpdateOptions{})
+				must(t, err)
+				synctest.Wait()
+				if got := process.unchanged(p); got != c.applies {
+					t.Errorf("it still applies: %t, want %t", got, c.applies)
+				}
+				cancel()
+				<-ended
+			})
+		})
 	}
 }
