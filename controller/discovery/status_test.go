@@ -1,56 +1,23 @@
 package discovery
 
 import (
-	"context"
 	"encoding/json"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 
 	"curfew.dev/curfew/test/builders"
 )
 
-// patcher applies status patches to a source, with the precondition of the API server.
-type patcher struct {
-	*builders.Source
-	mu      sync.Mutex
-	patches []string
-}
-
-func (p *patcher) Patch(_ context.Context, name string, _ types.PatchType, data []byte, _ metav1.PatchOptions, subresources ...string) (*unstructured.Unstructured, error) {
-	p.mu.Lock()
-	p.patches = append(p.patches, strings.Join(subresources, "/")+" "+string(data))
-	p.mu.Unlock()
-	var patch struct {
-		Metadata struct{ ResourceVersion string }
-		Status   map[string]any
-	}
-	if err := json.Unmarshal(data, &patch); err != nil {
-		return nil, err
-	}
-	object := p.Get(name)
-	if object.GetResourceVersion() != patch.Metadata.ResourceVersion {
-		return nil, apierrors.NewConflict(schema.GroupResource{}, name, nil)
-	}
-	object.Object["status"] = patch.Status
-	p.Put(object)
-	return object, nil
-}
-
 // A KindProfile says whether its kind is there, as it says it, and notices when that changes.
 func TestProfileStatus(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var p *patcher
+		var p *builders.Patcher
 		c, _ := begin(t, func(c *profiled, _ *Profiles) {
-			p = &patcher{Source: c.profiles}
+			p = &builders.Patcher{Source: c.profiles}
 			c.platform.Profiles.WriteStatus(p, nil, nil)
 			go func() { _ = c.platform.Profiles.WriteStatuses(t.Context()) }()
 		})
