@@ -1,23 +1,44 @@
 package discovery
 
 import (
+	"context"
 	"encoding/json"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 
 	"curfew.dev/curfew/test/builders"
 )
 
+// patcher applies status patches to a source, with the precondition of the API server.
+type patcher struct{ *builders.Source }
+
+func (p *patcher) Patch(_ context.Context, name string, _ types.PatchType, data []byte, _ metav1.PatchOptions, _ ...string) (*unstructured.Unstructured, error) {
+	object, patch := p.Get(name), &unstructured.Unstructured{}
+	if err := json.Unmarshal(data, &patch.Object); err != nil {
+		return nil, err
+	}
+	if object.GetResourceVersion() != patch.GetResourceVersion() {
+		return nil, apierrors.NewConflict(schema.GroupResource{}, name, nil)
+	}
+	object.Object["status"] = patch.Object["status"]
+	p.Put(object)
+	return object, nil
+}
+
 // A KindProfile says whether its kind is there, as it says it, and notices when that changes.
 func TestProfileStatus(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var p *builders.Patcher
+		var p *patcher
 		c, _ := begin(t, func(c *profiled, _ *Profiles) {
-			p = &builders.Patcher{Source: c.profiles}
+			p = &patcher{c.profiles}
 			c.platform.Profiles.WriteStatus(p, nil, nil)
 			go func() { _ = c.platform.Profiles.WriteStatuses(t.Context()) }()
 		})

@@ -2,24 +2,55 @@ package follow
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/go-logr/logr"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 
 	"curfew.dev/curfew/policy/expression"
 	"curfew.dev/curfew/policy/platform"
 	"curfew.dev/curfew/policy/requirement"
-	"curfew.dev/curfew/test/builders"
 )
+
+// patcher applies status patches to a source, with the precondition of the API server.
+type patcher struct {
+	*source
+	mu      sync.Mutex
+	patches []string
+}
+
+func (p *patcher) Patch(_ context.Context, name string, _ types.PatchType, data []byte, _ metav1.PatchOptions, subresources ...string) (*unstructured.Unstructured, error) {
+	p.mu.Lock()
+	p.patches = append(p.patches, strings.Join(subresources, "/")+" "+string(data))
+	p.mu.Unlock()
+	var patch struct {
+		Metadata struct{ UID, ResourceVersion string }
+		Status   map[string]any
+	}
+	if err := json.Unmarshal(data, &patch); err != nil {
+		return nil, err
+	}
+	object := p.Get(name)
+	if string(object.GetUID()) != patch.Metadata.UID || object.GetResourceVersion() != patch.Metadata.ResourceVersion {
+		return nil, apierrors.NewConflict(schema.GroupResource{}, name, nil)
+	}
+	object.Object["status"] = patch.Status
+	p.Put(object)
+	return object, nil
+}
 
 func lifecyclePolicy(ttl string, generation int64) *unstructured.Unstructured {
 	object := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{
@@ -43,12 +74,12 @@ func TestEvaluationFailuresShowInTheStatus(t *testing.T) {
 		expect := func(reason, message string) {
 			t.Helper()
 			after(2 * time.Second)
-			p.Lock()
-			defer p.Unlock()
-			if len(p.Patches) != seen+1 {
-				t.Fatalf("%d patches, want %d:\n%s", len(p.Patches), seen+1, strings.Join(p.Patches, "\n"))
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			if len(p.patches) != seen+1 {
+				t.Fatalf("%d patches, want %d:\n%s", len(p.patches), seen+1, strings.Join(p.patches, "\n"))
 			}
-			if patch := p.Patches[seen]; !strings.Contains(patch, `"reason":"`+reason+`"`) || !strings.Contains(patch, `"message":"`+message+`"`) {
+			if patch := p.patches[seen]; !strings.Contains(patch, `"reason":"`+reason+`"`) || !strings.Contains(patch, `"message":"`+message+`"`) {
 				t.Errorf("patch %s\nwant %s: %s", patch, reason, message)
 			}
 			seen++
@@ -56,10 +87,10 @@ func TestEvaluationFailuresShowInTheStatus(t *testing.T) {
 		quiet := func() {
 			t.Helper()
 			after(2 * time.Second)
-			p.Lock()
-			defer p.Unlock()
-			if len(p.Patches) != seen {
-				t.Errorf("it wrote %s", p.Patches[seen:])
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			if len(p.patches) != seen {
+				t.Errorf("it wrote %s", p.patches[seen:])
 			}
 		}
 		p.Put(lifecyclePolicy(`"30s"`, 1))
@@ -147,18 +178,18 @@ func TestPolicyIsStampedByTheServersTime(t *testing.T) {
 		}, nil)
 		p.Put(lifecyclePolicy(`"30s"`, 1))
 		after(50 * time.Second)
-		p.Lock()
-		if len(p.Patches) != 0 {
-			t.Errorf("stamped while the time is not known: %s", p.Patches)
+		p.mu.Lock()
+		if len(p.patches) != 0 {
+			t.Errorf("stamped while the time is not known: %s", p.patches)
 		}
-		p.Unlock()
+		p.mu.Unlock()
 		after(2 * time.Minute)
-		p.Lock()
-		defer p.Unlock()
-		if len(p.Patches) != 1 {
-			t.Fatalf("%d patches, want one: %s", len(p.Patches), p.Patches)
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if len(p.patches) != 1 {
+			t.Fatalf("%d patches, want one: %s", len(p.patches), p.patches)
 		}
-		_, text, _ := strings.Cut(p.Patches[0], `"sinceTime":"`)
+		_, text, _ := strings.Cut(p.patches[0], `"sinceTime":"`)
 		text, _, _ = strings.Cut(text, `"`)
 		if at, err := time.Parse(time.RFC3339, text); err != nil || at.Before(known.Add(ahead)) {
 			t.Errorf("stamped %s, %v; want the API server's time, from %s on", text, err, known.Add(ahead))
@@ -167,10 +198,10 @@ func TestPolicyIsStampedByTheServersTime(t *testing.T) {
 }
 
 // written follows policies and writes their statuses until the test ends.
-func written(t *testing.T, serverTime func(context.Context) (time.Time, error), event func(*unstructured.Unstructured, string, string)) (*builders.Patcher, *Policies) {
+func written(t *testing.T, serverTime func(context.Context) (time.Time, error), event func(*unstructured.Unstructured, string, string)) (*patcher, *Policies) {
 	t.Helper()
-	p := &builders.Patcher{Source: newSource()}
-	policies := NewPolicies(p.Source, store(t), clock.RealClock{}, logr.Discard())
+	p := &patcher{source: newSource()}
+	policies := NewPolicies(p.source, store(t), clock.RealClock{}, logr.Discard())
 	policies.WriteStatus(p, serverTime, event)
 	running(t, policies.WriteStatuses)
 	running(t, func(ctx context.Context) error { policies.mirror.Run(ctx); return nil })
@@ -203,14 +234,14 @@ func TestNewerFieldsShowInTheStatus(t *testing.T) {
 		}
 		p.Put(newer)
 		after(2 * time.Second)
-		p.Lock()
-		defer p.Unlock()
-		if len(p.Patches) != 2 {
-			t.Fatalf("%d patches, want one a generation:\n%s", len(p.Patches), strings.Join(p.Patches, "\n"))
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if len(p.patches) != 2 {
+			t.Fatalf("%d patches, want one a generation:\n%s", len(p.patches), strings.Join(p.patches, "\n"))
 		}
 		for i, want := range []string{`"reason":"NewerFields","message":"v0.2.0: spec.defaults.ttl"`,
 			`"reason":"NeedsNewerVersion","message":"spec.match.idleFor: this version of Curfew does not know it`} {
-			if patch := p.Patches[i]; !strings.Contains(patch, want) {
+			if patch := p.patches[i]; !strings.Contains(patch, want) {
 				t.Errorf("patch %s\nwant %s", patch, want)
 			}
 		}
