@@ -122,16 +122,6 @@ func TestNamespaceThatCannotBeRead(t *testing.T) {
 	})
 }
 
-func TestProtectedNamespace(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld()
-		w.put(finished("ci", "a", "uid-a", 1))
-		start(t, w, none(), func(o *Options) { o.Protect = []string{"ci"} })
-		at(time.Minute)
-		expect(t, w, "a", true)
-	})
-}
-
 // S4, and no look at the namespace for what cannot be due.
 func TestUnfinishedIsNeverTracked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
