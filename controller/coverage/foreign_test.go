@@ -148,12 +148,10 @@ func TestKeeperCoarsensARefusedPlan(t *testing.T) {
 						return out, nil
 					}
 				})
-				s.mutating.broken = test.answer
+				s.mutating.breakWith(test.answer)
 				s.mutating.set(t, staticMutating())
 				after(10 * time.Second)
-				s.mutating.mu.Lock()
-				s.mutating.broken = nil
-				s.mutating.mu.Unlock()
+				s.mutating.breakWith(nil)
 				after(time.Hour)
 				if fine := hasKey(s.mutating.get(t), "team"); fine == test.coarse {
 					t.Errorf("it selects by the teams of policies: %t, want %t", fine, !test.coarse)

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"strconv"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -19,104 +17,66 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/utils/clock"
 
 	"curfew.dev/curfew/controller/settings"
 	"curfew.dev/curfew/policy/platform"
 	"curfew.dev/curfew/policy/v1alpha1"
+	"curfew.dev/curfew/test/builders"
 )
 
-// store is one kind of webhook configuration, over a map. It checks preconditions as the API server
-// does.
+// store is one kind of webhook configuration. It checks preconditions as the API server does.
 type store struct {
-	mu       sync.Mutex
-	objects  map[string]*unstructured.Unstructured
-	watchers map[string][]*watch.RaceFreeFakeWatcher
-	version  int
-	broken   error
-	verbs    []string
+	*builders.Source
+	mu     sync.Mutex
+	broken error
+	verbs  []string
 }
 
 var resource = schema.GroupResource{Group: "admissionregistration.k8s.io", Resource: "webhookconfigurations"}
 
-func newStore() *store {
-	return &store{objects: map[string]*unstructured.Unstructured{}, watchers: map[string][]*watch.RaceFreeFakeWatcher{}}
-}
+func newStore() *store { return &store{Source: builders.MakeSource()} }
 
-func nameIn(options metav1.ListOptions) string {
-	return strings.TrimPrefix(options.FieldSelector, "metadata.name=")
-}
-
-func (s *store) List(_ context.Context, options metav1.ListOptions) (*unstructured.UnstructuredList, error) {
+// write is a request of the keeper.
+func (s *store) write(verb string, object *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	list := &unstructured.UnstructuredList{}
-	if object, ok := s.objects[nameIn(options)]; ok {
-		list.Items = append(list.Items, *object.DeepCopy())
-	}
-	list.SetResourceVersion(strconv.Itoa(s.version))
-	return list, nil
-}
-
-func (s *store) Watch(_ context.Context, options metav1.ListOptions) (watch.Interface, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	watcher := watch.NewRaceFreeFake()
-	s.watchers[nameIn(options)] = append(s.watchers[nameIn(options)], watcher)
-	return watcher, nil
-}
-
-func (s *store) Create(_ context.Context, object *unstructured.Unstructured, _ metav1.CreateOptions, _ ...string) (*unstructured.Unstructured, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.verbs = append(s.verbs, "create")
-	if s.broken != nil {
-		return nil, s.broken
-	}
-	if s.objects[object.GetName()] != nil {
-		return nil, apierrors.NewAlreadyExists(resource, object.GetName())
-	}
-	s.put(object.DeepCopy(), watch.Added)
-	return object, nil
-}
-
-func (s *store) Update(_ context.Context, object *unstructured.Unstructured, _ metav1.UpdateOptions, _ ...string) (*unstructured.Unstructured, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.verbs = append(s.verbs, "update")
-	have := s.objects[object.GetName()]
+	s.verbs = append(s.verbs, verb)
+	have := s.Get(object.GetName())
 	switch {
 	case s.broken != nil:
 		return nil, s.broken
-	case have == nil:
+	case verb == "create" && have != nil:
+		return nil, apierrors.NewAlreadyExists(resource, object.GetName())
+	case verb == "update" && have == nil:
 		return nil, apierrors.NewNotFound(resource, object.GetName())
-	case object.GetResourceVersion() != have.GetResourceVersion():
+	case verb == "update" && object.GetResourceVersion() != have.GetResourceVersion():
 		return nil, apierrors.NewConflict(resource, object.GetName(), errors.New("it has changed"))
 	}
-	s.put(object.DeepCopy(), watch.Modified)
+	s.put(object.DeepCopy())
 	return object, nil
 }
 
-func (s *store) drop(name string) {
-	s.version++
-	gone := s.objects[name]
-	delete(s.objects, name)
-	for _, watcher := range s.watchers[name] {
-		watcher.Delete(gone.DeepCopy())
-	}
+func (s *store) Create(_ context.Context, object *unstructured.Unstructured, _ metav1.CreateOptions, _ ...string) (*unstructured.Unstructured, error) {
+	return s.write("create", object)
 }
 
-func (s *store) put(object *unstructured.Unstructured, event watch.EventType) {
-	s.version++
-	object.SetResourceVersion(strconv.Itoa(s.version))
+func (s *store) Update(_ context.Context, object *unstructured.Unstructured, _ metav1.UpdateOptions, _ ...string) (*unstructured.Unstructured, error) {
+	return s.write("update", object)
+}
+
+func (s *store) put(object *unstructured.Unstructured) {
 	if object.GetUID() == "" {
 		object.SetUID("uid-x")
 	}
-	s.objects[object.GetName()] = object
-	for _, watcher := range s.watchers[object.GetName()] {
-		watcher.Action(event, object.DeepCopy())
-	}
+	s.Put(object)
+}
+
+// breakWith makes writes fail, until err is nil.
+func (s *store) breakWith(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.broken = err
 }
 
 // set writes a configuration as another client.
@@ -124,35 +84,19 @@ func (s *store) set(t *testing.T, object any) {
 	t.Helper()
 	content, err := asUnstructured(object)
 	must(t, err)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	event := watch.Modified
-	if s.objects[content.GetName()] == nil {
-		event = watch.Added
-	}
-	s.put(content, event)
+	s.put(content)
 }
 
 // edit changes the stored configuration.
 func (s *store) edit(change func(*unstructured.Unstructured)) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	object := s.objects[Name].DeepCopy()
+	object := s.Get(Name)
 	change(object)
-	s.put(object, watch.Modified)
-}
-
-func (s *store) remove(name string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.drop(name)
+	s.Put(object)
 }
 
 func (s *store) get(t *testing.T) *admissionv1.MutatingWebhookConfiguration {
 	t.Helper()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	object := s.objects[Name]
+	object := s.Get(Name)
 	if object == nil {
 		return nil
 	}
@@ -268,7 +212,7 @@ func TestKeeperCreatesRestoresAndEmpties(t *testing.T) {
 		s.mutating.expect(t, "with nothing to change")
 		s.validating.expect(t, "with nothing to change")
 
-		s.mutating.remove(Name)
+		s.mutating.Remove(Name)
 		s.validating.edit(func(object *unstructured.Unstructured) { unstructured.RemoveNestedField(object.Object, "webhooks") })
 		after(5 * time.Second)
 		s.mutating.expect(t, "deleted by a user", "create")
@@ -337,7 +281,7 @@ func TestKeeperFollowsTheStaticConfiguration(t *testing.T) {
 			t.Errorf("its client is %+v", got)
 		}
 
-		s.mutating.remove("curfew")
+		s.mutating.Remove("curfew")
 		after(2 * time.Second)
 		s.mutating.expect(t, "without the static configuration", "update")
 		if got := s.mutating.get(t).Webhooks; len(got) != 0 {
@@ -355,7 +299,7 @@ func TestKeeperTriesAgain(t *testing.T) {
 	kinds := jobSets(t)
 	synctest.Test(t, func(t *testing.T) {
 		s := begin(t, kinds)
-		s.mutating.broken = apierrors.NewForbidden(resource, Name, errors.New("no such rule"))
+		s.mutating.breakWith(apierrors.NewForbidden(resource, Name, errors.New("no such rule")))
 		s.mutating.set(t, staticMutating())
 		s.validating.set(t, staticValidating())
 		after(10 * time.Minute)
@@ -367,9 +311,7 @@ func TestKeeperTriesAgain(t *testing.T) {
 		if err := s.failed.Write(counted); err != nil || counted.Counter.GetValue() < 10 {
 			t.Errorf("counted %v (%v)", counted, err)
 		}
-		s.mutating.mu.Lock()
-		s.mutating.broken = nil
-		s.mutating.mu.Unlock()
+		s.mutating.breakWith(nil)
 		after(time.Minute)
 		s.mutating.expect(t, "once it is permitted", "create")
 		s.validating.expect(t, "the other side, again")
@@ -394,30 +336,6 @@ func TestKeeperFightsSlowly(t *testing.T) {
 	})
 }
 
-// Configurations that an admin created in advance are filled in: the controller creates none.
-func TestKeeperFillsInWhatWasCreatedInAdvance(t *testing.T) {
-	kinds := jobSets(t)
-	synctest.Test(t, func(t *testing.T) {
-		s := begin(t, kinds)
-		advance := &admissionv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: Name, Labels: map[string]string{"team": "blue"}}}
-		s.mutating.set(t, advance)
-		after(time.Minute)
-		s.mutating.expect(t, "without the static configuration")
-		s.mutating.set(t, staticMutating())
-		after(2 * time.Second)
-		s.mutating.expect(t, "with it", "update")
-		if got := s.mutating.get(t); len(got.Webhooks) != 3 || got.Labels["team"] != "blue" {
-			t.Errorf("filled in %+v", got)
-		}
-		s.become(nil, nil)
-		after(2 * time.Second)
-		s.mutating.expect(t, "not needed any more", "update")
-		s.become(kinds, nil)
-		after(2 * time.Second)
-		s.mutating.expect(t, "needed again", "update")
-	})
-}
-
 // A configuration that is being deleted is left alone, and made again once it is gone.
 func TestKeeperLeavesWhatIsTerminating(t *testing.T) {
 	kinds := jobSets(t)
@@ -433,7 +351,7 @@ func TestKeeperLeavesWhatIsTerminating(t *testing.T) {
 		})
 		after(time.Minute)
 		s.mutating.expect(t, "while a foreign finalizer holds it")
-		s.mutating.remove(Name)
+		s.mutating.Remove(Name)
 		after(2 * time.Second)
 		s.mutating.expect(t, "once it is gone", "create")
 	})

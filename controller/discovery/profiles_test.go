@@ -19,7 +19,6 @@ import (
 	"curfew.dev/curfew/controller/feedset"
 	"curfew.dev/curfew/controller/follow"
 	"curfew.dev/curfew/manifests/profiles"
-	"curfew.dev/curfew/policy/expression"
 	"curfew.dev/curfew/test/builders"
 )
 
@@ -102,24 +101,9 @@ func (c *profiled) expect(t *testing.T, started, forgot []string) {
 }
 
 // A kind that comes back while its feed has yet to end is not judged by two feeds at once.
-func TestKindComesBackBeforeItsFeedHasEnded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c, _ := begin(t, func(c *profiled, _ *Profiles) { c.lingers = 10 * time.Second })
-		c.definitions.Put(jobSets(1, "ttlSecondsAfterFinished"))
-		after(2 * time.Second)
-		c.definitions.Remove("jobsets.jobset.x-k8s.io")
-		after(2 * time.Second)
-		c.definitions.Put(jobSets(1, "ttlSecondsAfterFinished"))
-		after(2 * time.Second)
-		c.expect(t, []string{"jobsets"}, nil)
-		after(10 * time.Second)
-		c.expect(t, []string{"jobsets", "jobsets"}, nil)
-	})
-}
-
 func TestKindsComeAndGo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c, _ := begin(t)
+		c, _ := begin(t, func(c *profiled, _ *Profiles) { c.lingers = 10 * time.Second })
 		c.profiles.SetAbsent(true) // Curfew's own CustomResourceDefinitions are not installed: built-in profiles apply.
 		after(2 * time.Second)
 		c.expect(t, nil, nil)
@@ -132,7 +116,14 @@ func TestKindsComeAndGo(t *testing.T) {
 		}
 		c.definitions.Remove("jobsets.jobset.x-k8s.io")
 		after(2 * time.Second)
-		c.expect(t, []string{"jobsets"}, []string{"jobsets"})
+		c.definitions.Put(jobSets(1, "ttlSecondsAfterFinished")) // It is back before its feed has ended.
+		after(2 * time.Second)
+		c.expect(t, []string{"jobsets"}, nil)
+		after(10 * time.Second)
+		c.expect(t, []string{"jobsets", "jobsets"}, nil)
+		c.definitions.Remove("jobsets.jobset.x-k8s.io")
+		after(12 * time.Second)
+		c.expect(t, []string{"jobsets", "jobsets"}, []string{"jobsets"})
 		if c.feed("jobsets") != nil {
 			t.Error("the feed of a kind that is gone still runs")
 		}
@@ -205,31 +196,6 @@ func TestClusterProfileReplacesBuiltin(t *testing.T) {
 		after(2 * time.Second)
 		if feed := c.feed("jobsets"); feed == nil || feed.profile.Name == "own" {
 			t.Fatalf("%v: want the built-in profile back", feed)
-		}
-	})
-}
-
-func TestRuntimesAreFollowed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c, _ := begin(t)
-		c.definitions.Put(definition("trainer.kubeflow.org", "v1alpha1", "TrainJob", "trainjobs", 1))
-		after(2 * time.Second)
-		torch := &unstructured.Unstructured{Object: map[string]any{}}
-		torch.SetName("torch")
-		torch.SetNamespace("ci")
-		c.runtimes.Put(torch)
-		after(time.Second)
-		for name, there := range map[string]bool{"torch": true, "other": false} {
-			got, err := c.platform.Runtimes.Runtime(t.Context(), &expression.Reference{
-				Kind:     schema.GroupVersionKind{Group: "trainer.kubeflow.org", Version: "v1alpha1", Kind: "TrainingRuntime"},
-				Resource: "trainingruntimes", Namespace: "ci", Name: name,
-			})
-			if (got != nil) != there || err != nil {
-				t.Errorf("%s: %v, %v; want one: %v", name, got, err, there)
-			}
-		}
-		if feed := c.feed("trainjobs"); feed == nil || !slices.Contains(feed.judged, "ci") {
-			t.Errorf("%v: want namespace ci judged again for its runtime", feed)
 		}
 	})
 }

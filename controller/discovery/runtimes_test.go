@@ -1,6 +1,7 @@
 package discovery
 
 import (
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -54,6 +55,9 @@ func TestServedKnowsWhetherARuntimeHasADeadline(t *testing.T) {
 		after(time.Second)
 		if !says() {
 			t.Error("want the TTL of the runtime known: admission announces it")
+		}
+		if feed := c.feed("trainjobs"); feed == nil || !slices.Contains(feed.judged, "ci") {
+			t.Errorf("%v: want namespace ci judged again for its runtime", feed)
 		}
 		c.runtimes.Put(runtime(map[string]any{"example.com/other": "1h"}))
 		after(time.Second)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,28 +18,17 @@ import (
 )
 
 // patcher applies status patches to a source, with the precondition of the API server.
-type patcher struct {
-	*builders.Source
-	mu      sync.Mutex
-	patches []string
-}
+type patcher struct{ *builders.Source }
 
-func (p *patcher) Patch(_ context.Context, name string, _ types.PatchType, data []byte, _ metav1.PatchOptions, subresources ...string) (*unstructured.Unstructured, error) {
-	p.mu.Lock()
-	p.patches = append(p.patches, strings.Join(subresources, "/")+" "+string(data))
-	p.mu.Unlock()
-	var patch struct {
-		Metadata struct{ ResourceVersion string }
-		Status   map[string]any
-	}
-	if err := json.Unmarshal(data, &patch); err != nil {
+func (p *patcher) Patch(_ context.Context, name string, _ types.PatchType, data []byte, _ metav1.PatchOptions, _ ...string) (*unstructured.Unstructured, error) {
+	object, patch := p.Get(name), &unstructured.Unstructured{}
+	if err := json.Unmarshal(data, &patch.Object); err != nil {
 		return nil, err
 	}
-	object := p.Get(name)
-	if object.GetResourceVersion() != patch.Metadata.ResourceVersion {
+	if object.GetResourceVersion() != patch.GetResourceVersion() {
 		return nil, apierrors.NewConflict(schema.GroupResource{}, name, nil)
 	}
-	object.Object["status"] = patch.Status
+	object.Object["status"] = patch.Object["status"]
 	p.Put(object)
 	return object, nil
 }
@@ -50,7 +38,7 @@ func TestProfileStatus(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var p *patcher
 		c, _ := begin(t, func(c *profiled, _ *Profiles) {
-			p = &patcher{Source: c.profiles}
+			p = &patcher{c.profiles}
 			c.platform.Profiles.WriteStatus(p, nil, nil)
 			go func() { _ = c.platform.Profiles.WriteStatuses(t.Context()) }()
 		})

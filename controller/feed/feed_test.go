@@ -64,34 +64,6 @@ func TestFeedDeletesAtItsSecond(t *testing.T) {
 	}
 }
 
-// S1: the TTL is raised in the object while the event about it is lost, so that only the
-// precondition can tell.
-func TestTTLRaisedBehindTheWatch(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld()
-		job := finished("ci", "a", "uid-a", 10)
-		w.put(job)
-		_, engine := start(t, w, none(), nil)
-		at(time.Second)
-		w.cut() // the feed is deaf now, for as long as its next watch takes
-		raised := job.DeepCopy()
-		*raised.Spec.TTLSecondsAfterFinished = 100
-		w.mu.Lock()
-		w.stale = false
-		w.version++
-		raised.ResourceVersion = "999"
-		w.objects["ci/a"] = raised
-		w.mu.Unlock()
-		at(20 * time.Second)
-		expect(t, w, "a", true)
-		if engine.Tracked() != 1 {
-			t.Errorf("tracked %d, want the object judged again and tracked", engine.Tracked())
-		}
-		at(80 * time.Second)
-		expect(t, w, "a", false)
-	})
-}
-
 // S2: the name belongs to another object by the time the old one is due.
 func TestRecreatedUnderTheSameName(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -147,16 +119,6 @@ func TestNamespaceThatCannotBeRead(t *testing.T) {
 		n.mu.Unlock()
 		at(30 * time.Second)
 		expect(t, w, "a", false) // S3
-	})
-}
-
-func TestProtectedNamespace(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld()
-		w.put(finished("ci", "a", "uid-a", 1))
-		start(t, w, none(), func(o *Options) { o.Protect = []string{"ci"} })
-		at(time.Minute)
-		expect(t, w, "a", true)
 	})
 }
 

@@ -109,26 +109,6 @@ func TestLabelChangedUnderTheDelete(t *testing.T) {
 	}
 }
 
-// S2.
-func TestLabelledObjectRecreated(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStore()
-		s.put(config("a", wellknown.LabelTTL, in(10*time.Second)))
-		stock(t, s, none(), nil, LabelledKind{})
-		at(time.Second)
-		s.cut()
-		s.before(func(string) {
-			again := config("a", wellknown.LabelTTL, in(time.Hour))
-			again.UID = "uid-again"
-			s.put(again)
-		})
-		at(time.Minute)
-		expectOn(t, s, "ci/a", true)
-		at(time.Hour)
-		expectOn(t, s, "ci/a", false)
-	})
-}
-
 func TestProtectedAreNotTouched(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStore()

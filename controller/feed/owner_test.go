@@ -97,6 +97,9 @@ func TestKeyFromAnOwnersTemplate(t *testing.T) {
 			if o.count() == 0 {
 				t.Error("the owner was not read")
 			}
+			o.answer(nil, nil) // Once there is an answer, it decides.
+			at(time.Hour)
+			expectOn(t, s, "ci/child", false)
 		})
 	}
 }
@@ -173,22 +176,6 @@ func TestClaimOfAStatefulSet(t *testing.T) {
 		stock(t, s, none(), func(options *Options) { options.Owners = claimTemplates{"web": "1m"} }, LabelledKind{})
 		at(2 * time.Minute)
 		expectOn(t, s, "ci/data-web-0", false)
-	})
-}
-
-// No answer is no reason to forget: once there is one, it decides.
-func TestOwnerThatDoesNotAnswerIsAskedAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s, o := newStore(), &owners{err: errors.New("connection refused")}
-		child := config("child", wellknown.LabelTTL, in(time.Second))
-		child.OwnerReferences = ownedBy("apps/v1", "ReplicaSet")
-		s.put(child)
-		stock(t, s, none(), func(options *Options) { options.Owners = o }, LabelledKind{})
-		at(time.Minute)
-		expectOn(t, s, "ci/child", true)
-		o.answer(nil, nil)
-		at(time.Minute)
-		expectOn(t, s, "ci/child", false)
 	})
 }
 

@@ -21,80 +21,50 @@ import (
 )
 
 // A namespace says dry-run, or has a bound, a moment before explicit TTLs and stamped defaults in
-// it are due, and judging all of its objects again takes longer than that.
+// it are due, and judging all of its objects again takes longer than that. The same for a policy,
+// which a feed hears of with RejudgeAll.
 func TestChangeOfANamespaceHoldsBeforeItsObjectsAreJudgedAgain(t *testing.T) {
 	for name, annotations := range map[string]map[string]string{
 		"dry-run":           {wellknown.AnnotationMode: "dry-run"},
 		"a longer minimum":  {wellknown.AnnotationMinTTL: "1h"},
 		"an unreadable one": {wellknown.AnnotationMinTTL: "soon"},
+		"a policy":          nil,
 	} {
 		inBubble(t, name, func(t *testing.T) {
-			w, n := newWorld(), none()
+			w, n, p := newWorld(), none(), &lagging{}
 			w.put(finished("ci", "a", "uid-a", 5))
 			stamped := finished("ci", "b", "uid-b", 5)
 			stamped.Annotations = map[string]string{wellknown.AnnotationTTLSource: "namespace/ci"}
 			w.put(stamped)
 			w.put(finished("other", "c", "uid-c", 5))
-			feed, _ := start(t, w, n, nil)
+			feed, _ := start(t, w, n, func(o *Options) { over(o, func(r *reads) { r.policies = p }) })
+			change, low := feed.RejudgeAll, v1alpha1.Duration("1h")
+			if annotations != nil {
+				change = func() { feed.RejudgeNamespace("ci") }
+			}
 			at(time.Second)
 			judging := make(chan struct{})
 			w.locked(func() { w.listed = func() { <-judging } })
 			n.set("ci", annotations)
-			feed.RejudgeNamespace("ci")
+			if annotations == nil {
+				p.set(lifecycle(t, v1alpha1.LifecyclePolicySpec{Bounds: &v1alpha1.Bounds{MinTTL: &low}}))
+			}
+			change()
 			at(10 * time.Second)
 			expect(t, w, "a", true)
 			expect(t, w, "b", true)
-			if w.has("other/c") {
-				t.Error("another namespace waits, too")
+			if w.has("other/c") != (annotations == nil) {
+				t.Error("another namespace waits, too, or not for a policy")
 			}
 			close(judging)
 			n.set("ci", nil)
-			feed.RejudgeNamespace("ci")
+			p.set()
+			change()
 			at(10 * time.Second)
 			expect(t, w, "a", false)
 			expect(t, w, "b", false)
 		})
 	}
-}
-
-// The same for a policy or a runtime, which concerns a kind, and which a feed hears of with
-// RejudgeAll.
-func TestChangeOfAPolicyHoldsBeforeItsObjectsAreJudgedAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w, p := newWorld(), &lagging{}
-		w.put(finished("ci", "a", "uid-a", 5))
-		feed, _ := start(t, w, none(), func(o *Options) { over(o, func(r *reads) { r.policies = p }) })
-		at(time.Second)
-		judging := make(chan struct{})
-		defer close(judging)
-		w.locked(func() { w.listed = func() { <-judging } })
-		low := v1alpha1.Duration("1h")
-		p.mu.Lock()
-		p.live = []*expression.Policy{lifecycle(t, v1alpha1.LifecyclePolicySpec{Bounds: &v1alpha1.Bounds{MinTTL: &low}})}
-		p.cached = p.live
-		p.mu.Unlock()
-		feed.RejudgeAll()
-		at(10 * time.Second)
-		expect(t, w, "a", true)
-	})
-}
-
-// Labels too: a default of a platform policy, an explicit value, whatever the label's source.
-func TestDryRunHoldsForLabelsBeforeTheyAreJudgedAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s, n := newStore(), none()
-		s.put(config("a", wellknown.LabelTTL, in(5*time.Second)))
-		feeds, engine := stock(t, s, n, nil, LabelledKind{})
-		at(time.Second)
-		n.set("ci", map[string]string{wellknown.AnnotationMode: "dry-run"})
-		engine.RecheckNamespace("ci")
-		at(10 * time.Second)
-		expectOn(t, s, "ci/a", true)
-		n.set("ci", nil)
-		feeds[0].RejudgeNamespace("ci")
-		at(time.Second)
-		expectOn(t, s, "ci/a", false)
-	})
 }
 
 // A profile that says what becomes of dependents changed, and the feed was made by the old one.

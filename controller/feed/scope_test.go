@@ -52,6 +52,12 @@ func (p *lagging) Failed(_ string, errs []error) {
 // said are policies that a cache and the API server agree on.
 func said(policies ...*expression.Policy) *lagging { return &lagging{cached: policies, live: policies} }
 
+func (p *lagging) set(policies ...*expression.Policy) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.unknown, p.cached, p.live = false, policies, policies
+}
+
 type runtimes struct{ *lagging }
 
 func (r runtimes) Get(context.Context, *expression.Reference) (map[string]any, error) {
@@ -89,18 +95,6 @@ func defaultTTL(ttl v1alpha1.TTL) v1alpha1.LifecyclePolicySpec {
 	return v1alpha1.LifecyclePolicySpec{Defaults: &v1alpha1.Defaults{TTL: &v1alpha1.TTLValue{Value: &ttl}}}
 }
 
-// The policy is withdrawn, and the cache does not know yet.
-func TestPolicyWithdrawnBehindTheCache(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w, p := newWorld(), &lagging{}
-		p.cached = []*expression.Policy{lifecycle(t, defaultTTL("30s"))}
-		w.put(finished("ci", "a", "uid-a", -1))
-		start(t, w, none(), func(o *Options) { over(o, func(r *reads) { r.policies = p }) })
-		at(10 * time.Minute)
-		expect(t, w, "a", true)
-	})
-}
-
 // S6: until the policies are known, nothing is judged: a bound among them may keep the object.
 func TestPoliciesNotKnownYet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -110,10 +104,7 @@ func TestPoliciesNotKnownYet(t *testing.T) {
 		at(time.Minute)
 		expect(t, w, "a", true)
 		low := v1alpha1.Duration("1h")
-		p.mu.Lock()
-		p.unknown, p.cached = false, []*expression.Policy{lifecycle(t, v1alpha1.LifecyclePolicySpec{Bounds: &v1alpha1.Bounds{MinTTL: &low}})}
-		p.live = p.cached
-		p.mu.Unlock()
+		p.set(lifecycle(t, v1alpha1.LifecyclePolicySpec{Bounds: &v1alpha1.Bounds{MinTTL: &low}}))
 		at(10 * time.Minute)
 		expect(t, w, "a", true) // the deny rule's twin: 5s is below the bound
 	})
@@ -122,11 +113,10 @@ func TestPoliciesNotKnownYet(t *testing.T) {
 // S6: an expression that fails keeps, and is told of.
 func TestPolicyThatFailsKeeps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w, p := newWorld(), &lagging{}
+		w := newWorld()
 		spec := defaultTTL("30s")
 		spec.Match.MatchConditions = []v1alpha1.MatchCondition{{Name: "team", Expression: `object.metadata.labels["team"] == "a"`}}
-		p.cached = []*expression.Policy{lifecycle(t, spec)}
-		p.live = p.cached
+		p := said(lifecycle(t, spec))
 		w.put(finished("ci", "a", "uid-a", -1))
 		labelled := finished("ci", "b", "uid-b", -1)
 		labelled.Labels = map[string]string{"team": "a"}

@@ -81,36 +81,6 @@ func running(t *testing.T, run func(context.Context) error) {
 	})
 }
 
-// A CRD that is not installed is no reason to wait: its kind has no objects, until it is installed.
-// Until policies are known nothing is judged, since a bound among them could keep an object (S6).
-func TestPlatformWithoutItsCRDs(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		policies := newSource()
-		policies.SetAbsent(true)
-		p := platformOver(t, policies)
-		cached := Cached{Platform: p}
-		if _, err := cached.Snapshot(t.Context()); err == nil || p.Ready() == nil {
-			t.Errorf("ready before anything is known: %v", err)
-		}
-		start(t, p)
-		synctest.Wait()
-		if err := p.Ready(); err != nil {
-			t.Errorf("not ready without the CRDs: %v", err)
-		}
-		policies.SetAbsent(false)
-		policies.Put(lifecyclePolicy(`"30s"`, 1))
-		after(time.Minute)
-		if snapshot, err := cached.Snapshot(t.Context()); err != nil || len(snapshot.Policies) != 1 {
-			t.Errorf("%v, %v; want the policy", snapshot.Policies, err)
-		}
-		policies.Remove("platform")
-		after(time.Second)
-		if snapshot, err := cached.Snapshot(t.Context()); err != nil || len(snapshot.Policies) != 0 {
-			t.Errorf("%v, %v after the deletion", snapshot.Policies, err)
-		}
-	})
-}
-
 // deaf is a source whose watches report nothing.
 type deaf struct{ *source }
 
@@ -118,18 +88,35 @@ func (deaf) Watch(context.Context, metav1.ListOptions) (watch.Interface, error) 
 	return watch.NewRaceFreeFake(), nil
 }
 
-// What the cache has not heard of yet decides right before a deletion: policies, namespaces and
-// runtimes are read live.
+var thingKind = schema.GroupKind{Group: "example.com", Kind: "Thing"}
+
+func thingProfile(kind string, generation int64, propagation string) *unstructured.Unstructured {
+	object := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{
+		"kind":  map[string]any{"group": thingKind.Group, "version": "v1", "kind": kind, "resource": strings.ToLower(kind) + "s"},
+		"state": map[string]any{"finished": "false", "finishTime": "null", "outcome": `"Failed"`}, "propagationPolicy": propagation,
+	}}}
+	object.SetName(kind)
+	object.SetUID("uid-1")
+	object.SetGeneration(generation)
+	return object
+}
+
+// What the cache has not heard of yet decides right before a deletion: policies, profiles, namespaces
+// and runtimes are read live.
 func TestLiveReadsPastTheCache(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		policies := deaf{newSource()}
+		policies, profiles := deaf{newSource()}, deaf{newSource()}
+		profiles.Put(thingProfile("Thing", 1, "Background"))
+		profiles.Put(thingProfile("Other", 1, "Orphan"))
 		torch := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "example.com/v1", "kind": "Runtime", "metadata": map[string]any{"name": "torch"}}}
-		p := platformOver(t, policies, torch)
+		p := platformWith(t, policies, profiles, torch)
 		start(t, p)
 		namespaces, api := stamped(t, namespace(map[string]string{wellknown.AnnotationMode: "dry-run"}, nil))
 		namespaces.observe(seen(t, api))
 		after(time.Second)
 		policies.Put(lifecyclePolicy(`"30s"`, 1))
+		profiles.Put(thingProfile("Thing", 2, "Orphan"))
+		profiles.Remove("Other")
 		if err := api.Update(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ci"}}); err != nil {
 			t.Fatal(err)
 		}
@@ -140,7 +127,9 @@ func TestLiveReadsPastTheCache(t *testing.T) {
 			live     bool
 			policies int
 			mode     resolution.Mode
-		}{"cached": {false, 0, resolution.ModeDryRun}, "live": {true, 1, resolution.ModeEnforce}} {
+			profile  int64 // generation
+			now      metav1.DeletionPropagation
+		}{"cached": {false, 0, resolution.ModeDryRun, 1, "Background"}, "live": {true, 1, resolution.ModeEnforce, 2, "Orphan"}} {
 			from := cached.Live()
 			if !row.live {
 				from = cached
@@ -148,6 +137,13 @@ func TestLiveReadsPastTheCache(t *testing.T) {
 			snapshot, err := from.Snapshot(t.Context())
 			if err != nil || len(snapshot.Policies) != row.policies || len(snapshot.Concerning(policy.JobProfile.Kind.GroupKind())) != row.policies {
 				t.Errorf("%s: %d policies, %v; want %d", name, len(snapshot.Policies), err, row.policies)
+			}
+			now, _ := snapshot.Propagation(thingKind)
+			if compiled := snapshot.Compiled(thingKind); compiled == nil || compiled.Generation != row.profile || now != row.now {
+				t.Errorf("%s: %+v, %q; want generation %d, %s", name, compiled, now, row.profile, row.now)
+			}
+			if removed := snapshot.Compiled(schema.GroupKind{Group: thingKind.Group, Kind: "Other"}); (removed == nil) != row.live {
+				t.Errorf("%s: a profile that was removed is %+v", name, removed)
 			}
 			if read, err := from.Namespace(t.Context(), "ci"); err != nil || read.Mode != row.mode {
 				t.Errorf("%s: %v, %v; want mode %s", name, read, err, row.mode)
@@ -366,8 +362,14 @@ func TestNotFoundIsNoEmptyList(t *testing.T) {
 				t.Errorf("%v, %v; want %d policies", snapshot.Policies, err, change.want)
 			}
 			late := platformFrom(t, sources) // as after a restart
+			if late.Ready() == nil {
+				t.Error("ready before anything is known")
+			}
 			start(t, late)
 			after(time.Minute)
+			if err := late.Ready(); (err != nil) != change.unknown {
+				t.Errorf("ready after a restart: %v, want an error: %t", err, change.unknown)
+			}
 			if _, err := (Cached{Platform: late}).Snapshot(t.Context()); (err != nil) != change.unknown {
 				t.Errorf("after a restart: %v, want an error: %t", err, change.unknown)
 			}
@@ -385,50 +387,6 @@ func TestNotFoundIsNoEmptyList(t *testing.T) {
 func other(definition *unstructured.Unstructured) *unstructured.Unstructured {
 	definition.Object["spec"].(map[string]any)["versions"].([]any)[0].(map[string]any)["name"] = "v2"
 	return definition
-}
-
-// Nor does a profile count that was corrected, added or removed since the watch last reported.
-func TestLiveReadsProfilesPastTheCache(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		thing := schema.GroupKind{Group: "example.com", Kind: "Thing"}
-		profile := func(generation int64, propagation string) *unstructured.Unstructured {
-			object := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{
-				"kind":  map[string]any{"group": thing.Group, "version": "v1", "kind": thing.Kind, "resource": "things"},
-				"state": map[string]any{"finished": "false", "finishTime": "null", "outcome": `"Failed"`}, "propagationPolicy": propagation,
-			}}}
-			object.SetName("things")
-			object.SetUID("uid-1")
-			object.SetGeneration(generation)
-			return object
-		}
-		profiles := deaf{newSource()}
-		profiles.Put(profile(1, "Background"))
-		p := platformWith(t, newSource(), profiles)
-		start(t, p)
-		after(time.Second)
-		cached := Cached{Platform: p}
-		live := cached.Live()
-		expect := func(when string, from platform.Source, generation int64, propagation string) {
-			t.Helper()
-			snapshot, err := from.Snapshot(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
-			has, _ := snapshot.Propagation(thing)
-			if compiled := snapshot.Compiled(thing); (compiled == nil) != (generation == 0) || compiled != nil && compiled.Generation != generation || string(has) != propagation {
-				t.Errorf("%s: %+v, %q; want generation %d, %s", when, compiled, has, generation, propagation)
-			}
-		}
-		expect("unchanged", live, 1, "Background")
-		profiles.Put(profile(2, "Orphan"))
-		expect("corrected, cached", cached, 1, "Background")
-		after(recentFor)
-		expect("corrected, live", live, 2, "Orphan")
-		profiles.Remove("things")
-		expect("removed, cached", cached, 1, "Background")
-		after(recentFor)
-		expect("removed, live", live, 0, "")
-	})
 }
 
 func TestBoundedNamespaces(t *testing.T) {

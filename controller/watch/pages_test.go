@@ -12,30 +12,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-func TestResume(t *testing.T) {
-	expired := apierrors.NewResourceExpired("too old")
-	goesOn := apierrors.NewResourceExpired("too old")
-	goesOn.ErrStatus.Continue = "token"
-	for name, c := range map[string]struct {
-		err  error
-		next string
-	}{
-		"no error":        {nil, ""},
-		"another error":   {errors.New("refused"), ""},
-		"without a token": {expired, ""},
-		"with a token":    {goesOn, "token"},
-		"wrapped":         {fmt.Errorf("listing jobs: %w", goesOn), "token"},
-	} {
-		if next, ok := Resume(c.err); next != c.next || ok != (c.next != "") {
-			t.Errorf("%s: next %q, resumes %v; want %q", name, next, ok, c.next)
-		}
-	}
-}
-
 func TestEach(t *testing.T) {
 	goesOn := apierrors.NewResourceExpired("too old")
 	goesOn.ErrStatus.Continue = "b2"
-	errBroken := errors.New("broken")
+	errBroken, expired := errors.New("broken"), apierrors.NewResourceExpired("too old")
 	for name, c := range map[string]struct {
 		errs  map[string]error
 		takes error
@@ -43,7 +23,8 @@ func TestEach(t *testing.T) {
 		read  string
 	}{
 		"three pages":         {read: "a b c"},
-		"the snapshot is old": {errs: map[string]error{"b": goesOn}, read: "a b2 c"},
+		"the snapshot is old": {errs: map[string]error{"b": fmt.Errorf("listing: %w", goesOn)}, read: "a b2 c"},
+		"without a token":     {errs: map[string]error{"b": expired}, err: expired, read: "a"},
 		"an error":            {errs: map[string]error{"b": errBroken}, err: errBroken, read: "a"},
 		"an error of take":    {takes: errBroken, err: errBroken, read: "a"},
 	} {

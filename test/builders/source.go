@@ -19,16 +19,23 @@ type Source struct {
 	mu       sync.Mutex
 	absent   bool
 	objects  map[string]*unstructured.Unstructured
-	watchers []*watch.RaceFreeFakeWatcher
+	watchers map[*watch.RaceFreeFakeWatcher]metav1.ListOptions
 	version  int
 	history  []watch.Event // by version
 }
 
 // MakeSource makes a kind that is served and has no objects.
-func MakeSource() *Source { return &Source{objects: map[string]*unstructured.Unstructured{}} }
+func MakeSource() *Source {
+	return &Source{objects: map[string]*unstructured.Unstructured{}, watchers: map[*watch.RaceFreeFakeWatcher]metav1.ListOptions{}}
+}
+
+// selects reports whether options are for all objects, or for this one by its name.
+func selects(options metav1.ListOptions, object *unstructured.Unstructured) bool {
+	return options.FieldSelector == "" || options.FieldSelector == "metadata.name="+object.GetName()
+}
 
 // List implements a client.
-func (s *Source) List(context.Context, metav1.ListOptions) (*unstructured.UnstructuredList, error) {
+func (s *Source) List(_ context.Context, options metav1.ListOptions) (*unstructured.UnstructuredList, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.absent {
@@ -36,7 +43,9 @@ func (s *Source) List(context.Context, metav1.ListOptions) (*unstructured.Unstru
 	}
 	list := &unstructured.UnstructuredList{}
 	for _, name := range slices.Sorted(maps.Keys(s.objects)) {
-		list.Items = append(list.Items, *s.objects[name].DeepCopy())
+		if selects(options, s.objects[name]) {
+			list.Items = append(list.Items, *s.objects[name].DeepCopy())
+		}
 	}
 	list.SetResourceVersion(strconv.Itoa(s.version))
 	return list, nil
@@ -52,9 +61,11 @@ func (s *Source) Watch(_ context.Context, options metav1.ListOptions) (watch.Int
 	}
 	watcher := watch.NewRaceFreeFake()
 	for _, event := range s.history[from:] {
-		watcher.Action(event.Type, event.Object.DeepCopyObject())
+		if selects(options, event.Object.(*unstructured.Unstructured)) {
+			watcher.Action(event.Type, event.Object.DeepCopyObject())
+		}
 	}
-	s.watchers = append(s.watchers, watcher)
+	s.watchers[watcher] = options
 	return watcher, nil
 }
 
@@ -65,8 +76,10 @@ func (s *Source) notify(kind watch.EventType, object *unstructured.Unstructured)
 		object.SetResourceVersion(strconv.Itoa(s.version))
 	}
 	s.history = append(s.history, watch.Event{Type: kind, Object: object.DeepCopy()})
-	for _, watcher := range s.watchers {
-		watcher.Action(kind, object.DeepCopy())
+	for watcher, options := range s.watchers {
+		if selects(options, object) {
+			watcher.Action(kind, object.DeepCopy())
+		}
 	}
 }
 
@@ -109,8 +122,8 @@ func (s *Source) SetAbsent(absent bool) {
 func (s *Source) EndWatches() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, watcher := range s.watchers {
+	for watcher := range s.watchers {
 		watcher.Stop()
 	}
-	s.watchers = nil
+	clear(s.watchers)
 }
