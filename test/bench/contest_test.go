@@ -1,10 +1,7 @@
 package main
 
 import (
-	"context"
-	"errors"
 	"reflect"
-	"sync"
 	"testing"
 	"time"
 
@@ -167,39 +164,6 @@ func TestObserver(t *testing.T) {
 	events <- watch.Event{Type: watch.Error, Object: &metav1.Status{Message: "gone"}}
 	if failed.read(events); failed.err == nil {
 		t.Error("an error of the watch is lost, and a heat would wait for ever")
-	}
-}
-
-func TestEach(t *testing.T) {
-	var mu sync.Mutex
-	seen := map[string]int{}
-	set := jobSet{prefix: "h1", count: 100}
-	if err := set.each(t.Context(), 7, func(_ context.Context, name string) error {
-		mu.Lock()
-		defer mu.Unlock()
-		seen[name]++
-		return nil
-	}); err != nil {
-		t.Fatal(err)
-	}
-	if len(seen) != 100 || seen["h1-000000"] != 1 || seen["h1-000099"] != 1 {
-		t.Errorf("%d names of 100: %v", len(seen), seen)
-	}
-	bad := errors.New("no")
-	if err := set.each(t.Context(), 3, func(context.Context, string) error { return bad }); !errors.Is(err, bad) {
-		t.Errorf("got %v: the error is lost, and a contest with half its Jobs would count", err)
-	}
-	all := jobSet{prefix: "a", first: 5, count: 7}
-	if got, want := all.parts(3), []jobSet{{prefix: "a", first: 5, count: 3}, {prefix: "a", first: 8, count: 3}, {prefix: "a", first: 11, count: 1}}; !reflect.DeepEqual(got, want) {
-		t.Errorf("got %v, want %v", got, want)
-	}
-}
-
-func TestReplaceFlags(t *testing.T) {
-	got := replaceFlags([]string{"kcm", "--controllers=*", "--v=2", "--controllers=more", "--controllers-x=1"},
-		map[string]string{"--controllers": "ttl", "--a": "b"})
-	if want := []string{"kcm", "--v=2", "--controllers-x=1", "--a=b", "--controllers=ttl"}; !reflect.DeepEqual(got, want) {
-		t.Errorf("got %q, want %q", got, want)
 	}
 }
 

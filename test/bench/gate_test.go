@@ -1,16 +1,13 @@
 package main
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"math"
 	"path/filepath"
 	"reflect"
 	"slices"
-	"strings"
 	"testing"
-	"time"
 )
 
 func TestGateLimits(t *testing.T) {
@@ -157,56 +154,5 @@ func TestGateMeasuresABenchOnce(t *testing.T) {
 	}
 	if got[0].Seconds != 20 || got[1].Seconds != 20 {
 		t.Errorf("they took %v and %v, want 20 s for both attempts", got[0].Seconds, got[1].Seconds)
-	}
-}
-
-func TestGateReport(t *testing.T) {
-	r := gateReport{Source: "0123456789ab", Date: time.Unix(0, 0), Kubernetes: "v1.36.3", Seconds: 500, Rows: []gateOutcome{
-		{gateRow: gateRow{Row: "memory", Reached: 0.032, limit: limit{AtMost: 0.05}}, Verdict: gatePassed, Ratios: []float64{0.0321}, Seconds: 21,
-			Last: result{Name: "m", Unit: "B", Value: 160, BaselineValue: 5200, Baseline: "in-tree", Ratio: 0.0321}},
-		{gateRow: gateRow{Row: "drain", Reached: 0.96, limit: limit{AtLeast: 0.64}}, Verdict: gateFailed, Ratios: []float64{0.17, 0.18}, Others: 0.9,
-			Last: result{Name: "drain.jobs.3k.vs_limit", Unit: "deletes/s", Value: 250, BaselineValue: 1500, Baseline: "bare loop", Ratio: 0.18}},
-		{gateRow: gateRow{Row: "tally", Reached: 0.97, limit: limit{AtLeast: 0.64}}, Verdict: gateMissing, Error: "the bench gave no result t"},
-		{gateRow: gateRow{Row: "cleanup", Reached: 0.57, limit: limit{AtLeast: 0.38}}, Verdict: gateBroken, Error: "create: refused"},
-	}}
-	var out bytes.Buffer
-	if err := r.print(&out); err != nil {
-		t.Fatal(err)
-	}
-	want := `ROW      RATIO            LIMIT          REACHED  VERDICT  OTHERS  TOOK  VALUE          BASELINE
-memory   0.0321           at most 0.05   0.032    ok       0%      21 s  160 B          5200, in-tree
-drain    0.17, then 0.18  at least 0.64  0.96     FAILED   90%     0 s   250 deletes/s  1500, bare loop
-tally    -                at least 0.64  0.97     MISSING  0%      0 s                  
-cleanup  -                at least 0.38  0.57     ERROR    0%      0 s                  
-0123456789ab on Kubernetes v1.36.3, 500 s
-`
-	if out.String() != want {
-		t.Errorf("got\n%s\nwant\n%s", &out, want)
-	}
-	errText := `gate: row drain: 0.17, then 0.18 of bare loop (drain.jobs.3k.vs_limit), the limit is at least 0.64; other processes took 90% of the machine; repeat it with: make bench-gate ROWS=drain
-gate: row tally: the bench gave no result t; repeat it with: make bench-gate ROWS=tally
-gate: row cleanup: create: refused; repeat it with: make bench-gate ROWS=cleanup`
-	if err := r.failure(); err == nil || err.Error() != errText {
-		t.Errorf("got\n%v\nwant\n%s", err, errText)
-	}
-}
-
-func TestFlags(t *testing.T) {
-	for args, want := range map[string]string{
-		"-rows drain":       "-rows belongs to -gate, and -only does not",
-		"-gate -only drain": "-rows belongs to -gate, and -only does not",
-		"-gate -record":     "the gate's rows are too short for the documentation: leave out -record",
-		"-objects 1":        "give at least 2 objects, as a rate needs two events, 1 round and 1 call at a time",
-		"drain":             `unexpected argument "drain"`,
-	} {
-		if _, err := parse(strings.Fields(args)); err == nil || err.Error() != want {
-			t.Errorf("%s: got %v, want %s", args, err, want)
-		}
-	}
-	if o, err := parse([]string{"-gate", "-rows", "drain"}); err != nil || o.rows != "drain" {
-		t.Errorf("got %+v, %v", o, err)
-	}
-	if _, err := choose("drain,nap"); err == nil || !strings.HasPrefix(err.Error(), `-only "drain,nap": there is no "nap", take some of drain,admission,`) {
-		t.Errorf("an unknown bench gives %v, want an error that lists the known ones", err)
 	}
 }
