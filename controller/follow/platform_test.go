@@ -222,10 +222,20 @@ func TestLiveReadsWithoutCRDs(t *testing.T) {
 		if a, b := live(); a != nil || b != nil {
 			t.Errorf("without CRDs: %v, %v", a, b)
 		}
+		own := []*unstructured.Unstructured{ownCRD(v1alpha1.LifecyclePolicies), ownCRD(v1alpha1.KindProfiles)}
+		for _, crd := range own {
+			definitions.Put(crd)
+		}
+		if a, b := live(); a == nil || b == nil {
+			t.Errorf("a 404 while CRDs are not watched: %v, %v; want errors", a, b)
+		}
+		definitions.Remove(own[0].GetName())
+		definitions.Remove(own[1].GetName())
 		start(t, p)
 		after(time.Second)
-		definitions.Put(ownCRD(v1alpha1.LifecyclePolicies))
-		definitions.Put(ownCRD(v1alpha1.KindProfiles))
+		for _, crd := range own {
+			definitions.Put(crd)
+		}
 		if a, b := live(); a != nil || b != nil {
 			t.Errorf("without CRDs, as far as the open watch of CRDs has shown: %v, %v", a, b)
 		}
@@ -234,8 +244,6 @@ func TestLiveReadsWithoutCRDs(t *testing.T) {
 		if a, b := live(); a == nil || b == nil {
 			t.Errorf("a 404 although there are CRDs: %v, %v; want errors", a, b)
 		}
-		definitions.Remove(ownCRD(v1alpha1.LifecyclePolicies).GetName())
-		definitions.Remove(ownCRD(v1alpha1.KindProfiles).GetName())
 		definitions.SetAbsent(true)
 		p.definitions.Again()
 		after(time.Second)
