@@ -165,7 +165,7 @@ func (e *Engine) grantOf(l *line, now int64, r reading) (_ *job, limited bool) {
 			l.waiters = slices.Delete(l.waiters, i, i+1)
 			e.turnDown(w, Held, ErrHeldByPause)
 			continue
-		case kind.held || e.room(e.index.Lookup(o.Kind, o.Namespace)) != index.Free:
+		case kind.held || e.room(e.index.Lookup(o.Kind, o.Namespace)) == index.None:
 			i++
 			continue
 		}
