@@ -178,16 +178,3 @@ func TestCleanupIsDueInAWholeMinute(t *testing.T) {
 		}
 	}
 }
-
-func TestProcessorTime(t *testing.T) {
-	busy, all, err := parseMachine("cpu  100 0 50 800 50 0 0 0 0 0\ncpu0 1 2 3 4 5 6 7 8 9 10\n")
-	if err != nil || busy != 150*tick || all != 1000*tick {
-		t.Errorf("got %s of %s, %v", busy, all, err)
-	}
-	if _, _, err := parseMachine("intr 5"); err == nil {
-		t.Error("a line that does not count processor time is accepted")
-	}
-	if got := parseProcess("77 (a b) c) S 1 2 3 4 5 6 7 8 9 10 30 20 0 0 20"); got != 50*tick {
-		t.Errorf("got %s, want 50 ticks", got)
-	}
-}

@@ -193,11 +193,14 @@ type triggered struct {
 func TestTurns(t *testing.T) {
 	x := New()
 	x.AddKind(1, true)
-	for i, namespace := range []string{"many", "many", "many", "many", "many", "many", "few", "few", "slow", "slow", "slower"} {
+	add := func(i int, namespace string) {
 		slot := x.Add(types.UID(fmt.Sprint(i)), 0)
 		x.Set(slot, &Entry{Kind: 1, Namespace: namespace, Name: "x", UID: types.UID(fmt.Sprint(i)), Expiry: time.Unix(int64(i), 0)})
 		x.At(slot).Wake = x.At(slot).Expiry
 		x.Move(slot)
+	}
+	for i, namespace := range []string{"many", "many", "many", "many", "many", "many", "few", "few", "slow", "slow", "slower"} {
+		add(i, namespace)
 	}
 	slow := 0
 	room := func(g *Group) Room {
@@ -245,6 +248,18 @@ func TestTurns(t *testing.T) {
 	end(cmp.Or(got[0], "slow"))
 	if got = append(got, next(100), next(100)); got[0] == got[2] || got[1] != "" || got[3] != "" || got[0] == "" || got[2] == "" {
 		t.Errorf("slow groups: %q, want each once and one at a time", got)
+	}
+	end(got[2])
+	for i, namespace := range []string{"slow-a", "slow-b", "slow-c"} {
+		add(20+i, namespace)
+	}
+	got = []string{next(100), next(100)}
+	end("slow-a")
+	held, _ := x.Next(Deletions, 100e9, room) // A breaker holds it, so that no job of it will end.
+	x.At(held).Wake = 200e9
+	x.Move(held)
+	if got = append(got, next(100)); !slices.Equal(got, []string{"slow-a", "", "slow-c"}) {
+		t.Errorf("slow groups, the second one held: %q", got)
 	}
 }
 

@@ -226,15 +226,15 @@ func (x *Index) Next(c Class, now int64, room func(*Group) Room) (slot uint32, f
 }
 
 // Return gives a group its turn again after one of its jobs has ended. After a job of a slow group,
-// the next slow group gets one, too.
+// so do all slow groups: something else may hold the first of them.
 func (x *Index) Return(g *Group, slow bool) {
 	for c := range x.turns {
 		t := &x.turns[c]
 		if l := g.places[c].list; l == &t.full || l == &t.none {
 			t.enter(g, &t.ready)
 		}
-		if next := t.none.Front(); slow && next != nil {
-			t.enter(next.Value.(*Group), &t.ready)
+		for slow && t.none.Len() > 0 {
+			t.enter(t.none.Front().Value.(*Group), &t.ready)
 		}
 	}
 	x.tidy(g)
