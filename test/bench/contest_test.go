@@ -166,15 +166,3 @@ func TestObserver(t *testing.T) {
 		t.Error("an error of the watch is lost, and a heat would wait for ever")
 	}
 }
-
-// A run is due in a whole minute, and never before the instant that is asked for.
-func TestCleanupIsDueInAWholeMinute(t *testing.T) {
-	minute := time.Date(2026, 11, 22, 10, 30, 0, 0, time.UTC)
-	for at, want := range map[time.Time]time.Time{
-		minute: minute, minute.Add(time.Nanosecond): minute.Add(time.Minute), minute.Add(59 * time.Second): minute.Add(time.Minute),
-	} {
-		if got := (*cleaned)(nil).dueFrom(at); !got.Equal(want) {
-			t.Errorf("%s: %s, want %s", at, got, want)
-		}
-	}
-}
