@@ -255,15 +255,19 @@ func TestChangesDoNotShortenTheBackoff(t *testing.T) {
 // empty is a cluster without PodTallies.
 type empty struct {
 	Cluster
-	lists int
-	pods  []corev1.Pod
+	lists atomic.Int32
+	pod   atomic.Pointer[corev1.Pod]
 }
 
 func (e *empty) Tallies(context.Context, string) ([]*StoredTally, error) { return nil, nil }
 
 func (e *empty) Pods(context.Context, string, metav1.ListOptions) (*corev1.PodList, error) {
-	e.lists++
-	return &corev1.PodList{ListMeta: metav1.ListMeta{ResourceVersion: "7"}, Items: e.pods}, nil
+	e.lists.Add(1)
+	list := &corev1.PodList{ListMeta: metav1.ListMeta{ResourceVersion: "7"}}
+	if pod := e.pod.Load(); pod != nil {
+		list.Items = append(list.Items, *pod)
+	}
+	return list, nil
 }
 
 func (e *empty) Watch(context.Context, string, metav1.ListOptions) (watch.Interface, error) {
@@ -284,17 +288,18 @@ func TestPodTalliesThatComeAndGo(t *testing.T) {
 			w.Again()
 			time.Sleep(time.Second)
 		}
-		if synctest.Wait(); cluster.lists > 20 || cluster.lists < 5 {
-			t.Errorf("the Pods were listed %d times in a minute", cluster.lists)
+		synctest.Wait()
+		if lists := cluster.lists.Load(); lists > 20 || lists < 5 {
+			t.Errorf("the Pods were listed %d times in a minute", lists)
 		}
 		time.Sleep(linger - 2*time.Minute)
 		synctest.Wait()
 		if c.space("ci") == nil {
 			t.Error("the namespace was left too early")
 		}
-		cluster.pods = []corev1.Pod{{ObjectMeta: metav1.ObjectMeta{Name: "a", UID: "a", ResourceVersion: "5", Finalizers: []string{wellknown.FinalizerTally}}}}
+		cluster.pod.Store(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "a", UID: "a", ResourceVersion: "5", Finalizers: []string{wellknown.FinalizerTally}}})
 		time.Sleep(linger)
-		cluster.pods = nil
+		cluster.pod.Store(nil)
 		time.Sleep(linger - time.Minute)
 		synctest.Wait()
 		if c.space("ci") == nil {
