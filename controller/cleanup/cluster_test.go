@@ -43,8 +43,8 @@ var (
 // cluster is an API server in memory, with a process that can be killed at any of its requests:
 // just before the request takes effect, or just after, so that the answer is lost.
 type cluster struct {
-	t  *testing.T
-	mu sync.Mutex
+	t           *testing.T
+	mu, deletes sync.Mutex
 	// objects are ConfigMaps by name.
 	objects map[string]*metav1.PartialObjectMetadata
 	status  v1alpha1.CleanupPolicyStatus
@@ -288,8 +288,10 @@ func (c *cluster) RegisterKind(kind engine.KindOptions) (engine.Kind, error) {
 func (c *cluster) ForgetKind(engine.Kind) {}
 func (c *cluster) Epoch() uint64          { return 0 }
 
-// Delete takes the objects of a page one after the other, in their order.
+// Delete takes one object at a time.
 func (c *cluster) Delete(ctx context.Context, o engine.Entry, work engine.Work) engine.Outcome {
+	c.deletes.Lock()
+	defer c.deletes.Unlock()
 	return c.attempt(ctx, work, o, o.Live)
 }
 
