@@ -91,8 +91,8 @@ func TestPauseHoldsEverything(t *testing.T) {
 		return true
 	})
 	broken := time.Now()
-	f.due("two", 100, "3s")
-	f.awaitUntil("a while in which the reads fail", func() bool { return time.Since(broken) > 10*time.Second })
+	f.due("two", 100, "8s")
+	f.awaitUntil("a while in which the reads fail", func() bool { return time.Since(broken) > 15*time.Second })
 	unread := f.count("two")
 	fixed := time.Now()
 	remove()
