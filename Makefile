@@ -254,7 +254,7 @@ generate: ## update generated files: deep copies and CRDs, files made from the p
 	for module in test/peers $(dir $(wildcard test/peers/*/go.mod)); do go -C $$module mod tidy; done
 
 .PHONY: verify
-verify: $(CLUSTER) ## fail where generate would change something or a kustomization does not build
+verify: $(CLUSTER) ## fail where generate would change something, a kustomization does not build, or a mutant does not fit the code
 	@before=$$(cat $(GENERATED) | sha256sum); go generate ./...; \
 	[ "$$before" = "$$(cat $(GENERATED) | sha256sum)" ] || { echo "go generate changed one of $(GENERATED): commit what it made" >&2; exit 1; }
 	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); [ -z "$$unformatted" ] || { echo "run make generate, gofmt differs: $$unformatted" >&2; exit 1; }
@@ -264,6 +264,7 @@ verify: $(CLUSTER) ## fail where generate would change something or a kustomizat
 	go -C manifests/release mod tidy -diff
 	for module in test/peers $(dir $(wildcard test/peers/*/go.mod)); do go -C $$module mod tidy -diff; done
 	@go run ./test/bench report -check
+	@go run ./test/mutation -fit
 
 .PHONY: clean
 clean: down ## stop everything and remove what was built

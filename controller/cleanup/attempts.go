@@ -167,6 +167,9 @@ func (b *batch) isBusy() bool {
 
 // Judge implements [engine.Work]: it reads an object live, as the account of the run.
 func (b *batch) Judge(ctx context.Context, o engine.Entry) (engine.Judgement, error) {
+	if b.isBusy() {
+		return engine.Judgement{}, errBusy
+	}
 	b.mu.Lock()
 	item := *b.items[o.UID]
 	b.mu.Unlock()

@@ -147,8 +147,7 @@ func (r *run) newBatch(page *page) *batch {
 	return b
 }
 
-// deletingAtOnce bounds how many objects of a page wait for the engine at once. It gives a policy no
-// more slots than that while others wait.
+// deletingAtOnce bounds how many objects of a page wait for the engine at once, each in a goroutine.
 const deletingAtOnce = 64
 
 // batch deletes the objects of a page, as the account of the run. It implements engine.Work.

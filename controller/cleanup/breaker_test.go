@@ -49,11 +49,7 @@ func TestPausedDeletionsDoNotWedgeARun(t *testing.T) {
 			defer small(20)()
 			synctest.Test(t, func(t *testing.T) {
 				api := newCluster(t)
-				for i := range 60 {
-					name := fmt.Sprintf("tmp-%02d", i)
-					api.objects[name] = api.objects["tmp-1"].DeepCopy()
-					api.objects[name].Name, api.objects[name].UID = name, types.UID("uid-"+name)
-				}
+				api.more("tmp-%02d", 60)
 				api.denies = map[string]int{}
 				for i := range c.denied {
 					api.denies[fmt.Sprintf("tmp-%02d", i)] = c.code
@@ -122,11 +118,7 @@ func (b *busyAccount) Do(ctx context.Context, due action.Due) action.Answer {
 func TestBusyAccountIsAskedSeldom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := &busyAccount{cluster: newCluster(t), until: time.Now().Add(20 * time.Second)}
-		for i := range 200 {
-			name := fmt.Sprintf("tmp-x%03d", i)
-			api.objects[name] = api.objects["tmp-1"].DeepCopy()
-			api.objects[name].Name, api.objects[name].UID = name, types.UID("uid-"+name)
-		}
+		api.more("tmp-x%03d", 200)
 		process := api.controller()
 		ctx, _, stop := process.withEngine(t)
 		account, err := process.options.Account(types.NamespacedName{})
@@ -141,4 +133,13 @@ func TestBusyAccountIsAskedSeldom(t *testing.T) {
 		}
 		stop()
 	})
+}
+
+// more adds objects like tmp-1.
+func (c *cluster) more(format string, count int) {
+	for i := range count {
+		name := fmt.Sprintf(format, i)
+		c.objects[name] = c.objects["tmp-1"].DeepCopy()
+		c.objects[name].Name, c.objects[name].UID = name, types.UID("uid-"+name)
+	}
 }

@@ -2,7 +2,6 @@ package cleanup
 
 import (
 	"context"
-	"fmt"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -62,11 +61,7 @@ func TestFloor(t *testing.T) {
 				// twice and deleted by this late server. Whatever waits for a whole confirmation or
 				// for the namespace to change no more takes longer.
 				const objects, most = 600, 1500*time.Millisecond + 3*400*time.Millisecond
-				for i := range objects {
-					name := fmt.Sprintf("tmp-x%03d", i)
-					api.objects[name] = api.objects["tmp-1"].DeepCopy()
-					api.objects[name].Name, api.objects[name].UID = name, types.UID("uid-"+name)
-				}
+				api.more("tmp-x%03d", objects)
 				process := api.controller()
 				ctx, real, stop := process.withEngine(t)
 				account, err := process.options.Account(types.NamespacedName{})

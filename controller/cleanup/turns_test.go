@@ -171,6 +171,10 @@ func TestLiveJudgementsAreLimited(t *testing.T) {
 	if item := b.order[0]; item.Result != v1alpha1.ItemFailed || !strings.Contains(item.Message, "the budget is spent") {
 		t.Errorf("the object is %s, %s", item.Result, item.Message)
 	}
+	b.busy = start // The account is not asked to read, either.
+	if _, err := b.Judge(t.Context(), engine.Entry{UID: "uid-tmp-1"}); !errors.Is(err, engine.ErrNoSlot) {
+		t.Errorf("while the account is to wait: %v", err)
+	}
 	if err := b.submit(t.Context(), b.order); err != nil || b.unconfirmed != nil || b.budget.Spent() {
 		t.Errorf("the next attempt: %v, %v, and its budget is spent: %t", err, b.unconfirmed, b.budget.Spent())
 	}

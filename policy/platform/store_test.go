@@ -203,7 +203,7 @@ func TestContextOf(t *testing.T) {
 			}
 		})
 	}
-	// Without a policy that reads the runtime, a few fields of it are read: all that may have a TTL or a deadline.
+	// Without a policy that reads the runtime, only fields that may have a TTL or a deadline are read.
 	reference, other := &expression.Reference{}, builtin(t)
 	if errs := other.SetProfile(parsed[v1alpha1.KindProfile](t, `{metadata: {name: runs}, spec: {kind: {group: x.dev, version: v1, kind: Run, resource: runs},
   state: {finished: "false", finishTime: "null", outcome: "'Failed'"}, runtime: {reference: {name: spec.plan, defaultKind: ClusterTrainingRuntime}, kinds: [
