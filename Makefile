@@ -13,7 +13,7 @@ LDFLAGS := -s -w -X main.version=$(VERSION) -X main.commit=$(shell git describe 
 export GOFLAGS := $(filter-out -trimpath,$(shell go env GOFLAGS)) -trimpath
 
 # The most concurrent packages. RACE=1 tests them with the race detector instead of without it, as .ci/run does.
-CONCURRENT := ./controller/engine/... ./controller/cleanup/... ./controller/tally/... ./controller/follow/... ./webhook/...
+CONCURRENT := ./controller/expire/... ./controller/cleanup/... ./controller/tally/... ./controller/follow/... ./webhook/...
 # Tests of the product; those in test/e2e start a control plane and have a target of their own.
 UNIT = $(shell go list ./... | grep -v /test/e2e $(if $(RACE),| grep -vxF "$$(go list $(CONCURRENT))"))
 # How many end-to-end tests run at once in a suite. They wait far more than they compute.
@@ -39,7 +39,7 @@ STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.7.0
 # and G304, which reports every file that a flag names. The engine's compact index uses small integers (G115): it checks the number of
 # kinds, and no cluster has 2^31 objects.
 GOSEC := github.com/securego/gosec/v2/cmd/gosec@v2.30.0
-GOSEC_FLAGS := -quiet -terse -color=false -exclude-generated -exclude=G101,G104,G304 -exclude-rules='controller/engine/.*:G115'
+GOSEC_FLAGS := -quiet -terse -color=false -exclude-generated -exclude=G101,G104,G304 -exclude-rules='controller/expire/.*:G115'
 PRODUCT := ./cmd/... ./policy/... ./webhook/... ./controller/... ./certs/...
 
 GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.9.0
@@ -48,7 +48,7 @@ CLUSTER := bin/cluster
 # As compilerFlags in test/cluster/local/build.go, so that what is compiled for one purpose serves the others.
 KUBERNETES_FLAGS := k8s.io/kubernetes/...=-l -dwarf=false
 # What stops objects, knows training jobs, or pins the versions of their controllers.
-PEER_PATHS := controller/action controller/engine policy webhook manifests/profiles test/peers test/harness 'test/e2e/peers*' test/e2e/suite_test.go \
+PEER_PATHS := controller/deletion controller/stop controller/expire policy webhook manifests/profiles test/peers test/harness 'test/e2e/peers*' test/e2e/suite_test.go \
 	test/cluster/go.mod go.mod
 # What manifests/release packs and tests.
 RELEASE_PATHS := manifests go.mod go.sum cmd docs/verify.md LICENSE test/cluster test/harness policy/judging policy/wellknown
@@ -135,9 +135,9 @@ bench-gate: build ## a little of make bench in 5 minutes: fails where a ratio br
 .PHONY: bench-gate-proof
 bench-gate-proof: build ## see the gate fail: with a build of Curfew that waits 5 ms before each deletion (ROWS=label_drain)
 	@mkdir -p .bench; rm -f .bench/gate.json
-	@sed '/^func (e \*Engine) next(/a\	time.Sleep(5 * time.Millisecond)' controller/engine/dispatch.go >.bench/slow-next.go
-	@if cmp -s controller/engine/dispatch.go .bench/slow-next.go; then echo "found no place for the wait in controller/engine/dispatch.go" >&2; exit 1; fi
-	@echo '{"Replace": {"$(CURDIR)/controller/engine/dispatch.go": "$(CURDIR)/.bench/slow-next.go"}}' >.bench/slow.json
+	@sed '/^func (e \*Engine) next(/a\	time.Sleep(5 * time.Millisecond)' controller/expire/dispatch.go >.bench/slow-next.go
+	@if cmp -s controller/expire/dispatch.go .bench/slow-next.go; then echo "found no place for the wait in controller/expire/dispatch.go" >&2; exit 1; fi
+	@echo '{"Replace": {"$(CURDIR)/controller/expire/dispatch.go": "$(CURDIR)/.bench/slow-next.go"}}' >.bench/slow.json
 	@go build -overlay .bench/slow.json -o .bench/curfew-slow ./cmd/curfew
 	@go run ./test/bench -gate -rows '$(or $(ROWS),drain)' -curfew $(CURDIR)/.bench/curfew-slow || true
 	@if ! grep -q '"verdict": "FAILED"' .bench/gate.json; then echo "the gate does not notice a wait of 5 ms" >&2; exit 1; fi

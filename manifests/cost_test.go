@@ -19,7 +19,7 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/cel/environment"
 
-	"curfew.dev/curfew/controller/coverage"
+	"curfew.dev/curfew/controller/webhookconfig"
 	"curfew.dev/curfew/policy/wellknown"
 )
 
@@ -96,7 +96,7 @@ func cost(t *testing.T, evaluator celplugin.ConditionEvaluator, kind schema.Grou
 // TestConditionsCostTheSameWhateverAnObjectHolds: the API server skips a webhook whose conditions
 // cost too much (S9), and what they cost is paid in namespaces that do not use Curfew, too.
 func TestConditionsCostTheSameWhateverAnObjectHolds(t *testing.T) {
-	entries := coveredWith(t, &coverage.Input{Kinds: served(t), Namespace: "curfew-system", Controller: "curfew-controller", Alias: true},
+	entries := coveredWith(t, &webhookconfig.Input{Kinds: served(t), Namespace: "curfew-system", Controller: "curfew-controller", Alias: true},
 		"{metadata: {name: a}, spec: {match: {kinds: [{group: batch, kind: '*'}, {group: apps, kind: Deployment}, {kind: Pod}], objectSelector: {matchLabels: {app: x}}}, defaults: {ttl: {value: 1d}, ttlLabel: {value: 7d}}, bounds: {maxDeadline: 1h, maxTTL: 7d}}}",
 		"{metadata: {name: b}, spec: {match: {kinds: [{group: jobset.x-k8s.io, kind: '*'}]}, defaults: {ttl: {value: 1d}}, bounds: {maxDeadline: 1h}}}")
 	env := environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion())

@@ -7,8 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/cel/environment"
 
-	"curfew.dev/curfew/controller/coverage"
 	"curfew.dev/curfew/controller/discovery"
+	"curfew.dev/curfew/controller/webhookconfig"
 )
 
 // bySelection are the webhooks that send a new object which may get a default label.
@@ -42,7 +42,7 @@ var defaultLabelRequests = map[string]request{
 // What a policy with a default TTL label names is sent once, whether it has a profile or not, and
 // nothing else is.
 func TestDefaultLabelsConditions(t *testing.T) {
-	in := &coverage.Input{Kinds: served(t), Namespace: "curfew-system", Controller: "curfew-controller", Protect: []string{"kube-system"}}
+	in := &webhookconfig.Input{Kinds: served(t), Namespace: "curfew-system", Controller: "curfew-controller", Protect: []string{"kube-system"}}
 	for _, resource := range []string{"configmaps", "things", "services", "nodes", "persistentvolumeclaims", "clusterroles", "persistentvolumes", "jobsets", "deployments"} {
 		scoped := resource == "nodes" || resource == "clusterroles" || resource == "persistentvolumes"
 		in.Labelled = append(in.Labelled, discovery.Kind{GroupVersionKind: kinds[resource], Resource: resource, ClusterScoped: scoped})
@@ -65,7 +65,7 @@ func TestDefaultLabelsConditions(t *testing.T) {
 // A policy that denies protection of a kind without a profile has a request sent that protects an
 // object. Kinds that no policy names are sent for their label alone.
 func TestProtectionConditions(t *testing.T) {
-	in := &coverage.Input{Kinds: served(t), Namespace: "curfew-system", Controller: "curfew-controller"}
+	in := &webhookconfig.Input{Kinds: served(t), Namespace: "curfew-system", Controller: "curfew-controller"}
 	for _, resource := range []string{"configmaps", "services", "deployments"} {
 		in.Labelled = append(in.Labelled, discovery.Kind{GroupVersionKind: kinds[resource], Resource: resource})
 	}
@@ -100,7 +100,7 @@ func TestProtectionConditions(t *testing.T) {
 // A kind that has a profile is sent as such, not a second time.
 func TestDefaultLabelOfAKindWithAProfile(t *testing.T) {
 	policy := "{metadata: {name: a}, spec: {match: {kinds: [{group: apps, kind: Deployment}]}, defaults: {ttlLabel: {value: 7d}}}}"
-	in := &coverage.Input{Kinds: served(t), Namespace: "curfew-system", Controller: "curfew-controller",
+	in := &webhookconfig.Input{Kinds: served(t), Namespace: "curfew-system", Controller: "curfew-controller",
 		Labelled: []discovery.Kind{{GroupVersionKind: schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"}, Resource: "deployments"}}}
 	evaluate(t, coveredWith(t, in, policy), map[string]request{"Deployment": {resource: "deployments", new: bareJob, wants: "policies.kinds.curfew.dev validate-policies.deployments.apps.curfew.dev"}})
 }

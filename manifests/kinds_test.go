@@ -11,7 +11,7 @@ import (
 	"k8s.io/apiserver/pkg/cel/environment"
 	"sigs.k8s.io/yaml"
 
-	"curfew.dev/curfew/controller/coverage"
+	"curfew.dev/curfew/controller/webhookconfig"
 	"curfew.dev/curfew/manifests/profiles"
 	"curfew.dev/curfew/policy/expression"
 	"curfew.dev/curfew/policy/platform"
@@ -53,10 +53,10 @@ func served(t *testing.T, more ...*v1alpha1.KindProfile) []platform.Served {
 // covered are the static configurations and, beside them, what the controller makes of built-in profiles and policies.
 func covered(t *testing.T, policies ...string) []webhook {
 	t.Helper()
-	return coveredWith(t, &coverage.Input{Kinds: served(t), Namespace: "curfew-system", Controller: "curfew-controller"}, policies...)
+	return coveredWith(t, &webhookconfig.Input{Kinds: served(t), Namespace: "curfew-system", Controller: "curfew-controller"}, policies...)
 }
 
-func coveredWith(t *testing.T, in *coverage.Input, policies ...string) []webhook {
+func coveredWith(t *testing.T, in *webhookconfig.Input, policies ...string) []webhook {
 	t.Helper()
 	objects := build(t, "base")
 	for _, text := range policies {
@@ -64,7 +64,7 @@ func coveredWith(t *testing.T, in *coverage.Input, policies ...string) []webhook
 		must(t, yaml.UnmarshalStrict([]byte(text), policy))
 		in.Policies = append(in.Policies, policy)
 	}
-	mutating, validating, err := coverage.Configurations(in, only[*admissionv1.MutatingWebhookConfiguration](objects)[0], only[*admissionv1.ValidatingWebhookConfiguration](objects)[0], admissionv1.Ignore)
+	mutating, validating, err := webhookconfig.Configurations(in, only[*admissionv1.MutatingWebhookConfiguration](objects)[0], only[*admissionv1.ValidatingWebhookConfiguration](objects)[0], admissionv1.Ignore)
 	must(t, err)
 	return webhooks(t, append(objects, runtime.Object(mutating), runtime.Object(validating)))
 }
@@ -219,7 +219,7 @@ func TestAliasConditions(t *testing.T) {
 	all := maps.Clone(labelRequests)
 	delete(all, "ConfigMap with Kyverno's label")
 	maps.Copy(all, aliasRequests)
-	entries := coveredWith(t, &coverage.Input{Kinds: served(t), Namespace: "curfew-system", Controller: "curfew-controller", Alias: true})
+	entries := coveredWith(t, &webhookconfig.Input{Kinds: served(t), Namespace: "curfew-system", Controller: "curfew-controller", Alias: true})
 	env := environment.MustBaseEnvSet(oldest)
 	for _, w := range entries {
 		if strings.HasPrefix(w.name, "validate-labels") {
@@ -236,7 +236,7 @@ func TestAliasConditions(t *testing.T) {
 
 // What the controller knows that it may delete everywhere is not asked about; the rest is, and so is the author.
 func TestDeletableConditions(t *testing.T) {
-	entries := coveredWith(t, &coverage.Input{Kinds: served(t), Namespace: "curfew-system", Controller: "curfew-controller",
+	entries := coveredWith(t, &webhookconfig.Input{Kinds: served(t), Namespace: "curfew-system", Controller: "curfew-controller",
 		Deletable: []schema.GroupResource{{Resource: "configmaps"}, {Group: "rbac.authorization.k8s.io", Resource: "clusterroles"}}})
 	for _, w := range entries {
 		if w.name == "validate-labels.curfew.dev" {

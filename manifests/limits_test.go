@@ -19,7 +19,7 @@ import (
 	"k8s.io/apiserver/pkg/cel/environment"
 	"sigs.k8s.io/yaml"
 
-	"curfew.dev/curfew/controller/coverage"
+	"curfew.dev/curfew/controller/webhookconfig"
 	"curfew.dev/curfew/policy/v1alpha1"
 	"curfew.dev/curfew/policy/wellknown"
 )
@@ -395,7 +395,7 @@ func TestLimitsAllowWhatTheControllerPlans(t *testing.T) {
 	nameConfigurations()
 	for _, overlay := range []string{"base", "overlays/local"} {
 		objects := build(t, overlay)
-		mutates, validates, err := coverage.Configurations(&coverage.Input{Kinds: served(t), Namespace: "curfew-system", Controller: "curfew-controller"},
+		mutates, validates, err := webhookconfig.Configurations(&webhookconfig.Input{Kinds: served(t), Namespace: "curfew-system", Controller: "curfew-controller"},
 			only[*admissionv1.MutatingWebhookConfiguration](objects)[0], only[*admissionv1.ValidatingWebhookConfiguration](objects)[0], admissionv1.Fail)
 		must(t, err)
 		rows := map[string]limited{}

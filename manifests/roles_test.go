@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
-	"curfew.dev/curfew/controller/coverage"
+	"curfew.dev/curfew/controller/webhookconfig"
 	"curfew.dev/curfew/policy/v1alpha1"
 	"curfew.dev/curfew/policy/wellknown"
 )
@@ -98,7 +98,7 @@ func TestWebhookConfigurationsAreKept(t *testing.T) {
 		}
 	}
 	for _, c := range only[*admissionv1.ValidatingWebhookConfiguration](component(t, "precreated-webhooks")) {
-		if c.Name == coverage.Name && c.Webhooks != nil {
+		if c.Name == webhookconfig.Name && c.Webhooks != nil {
 			t.Errorf("%s has a list that applying it again would bring back", c.Name)
 		}
 	}

@@ -22,7 +22,7 @@ import (
 	"k8s.io/apiserver/pkg/cel/environment"
 	"sigs.k8s.io/yaml"
 
-	"curfew.dev/curfew/controller/coverage"
+	"curfew.dev/curfew/controller/webhookconfig"
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/expression"
 	"curfew.dev/curfew/policy/fieldpath"
@@ -83,7 +83,7 @@ func stages(t *testing.T) []stage {
 
 func sweptEntries(t *testing.T, policies ...string) []webhook {
 	t.Helper()
-	return coveredWith(t, &coverage.Input{Kinds: served(t, invented(t)), Namespace: "curfew-system", Controller: "curfew-controller", Alias: true}, policies...)
+	return coveredWith(t, &webhookconfig.Input{Kinds: served(t, invented(t)), Namespace: "curfew-system", Controller: "curfew-controller", Alias: true}, policies...)
 }
 
 type sweep struct {

@@ -15,18 +15,17 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
-	"curfew.dev/curfew/controller/action"
-	"curfew.dev/curfew/controller/action/deletion"
 	"curfew.dev/curfew/controller/backfill"
 	"curfew.dev/curfew/controller/cleanup"
-	"curfew.dev/curfew/controller/coverage"
+	"curfew.dev/curfew/controller/deletion"
 	"curfew.dev/curfew/controller/discovery"
-	"curfew.dev/curfew/controller/engine"
+	"curfew.dev/curfew/controller/expire"
 	"curfew.dev/curfew/controller/feed"
-	"curfew.dev/curfew/controller/feedset"
+
 	"curfew.dev/curfew/controller/follow"
 	"curfew.dev/curfew/controller/loop"
-	"curfew.dev/curfew/controller/pause"
+	"curfew.dev/curfew/controller/webhookconfig"
+
 	"curfew.dev/curfew/controller/permission"
 	"curfew.dev/curfew/controller/settings"
 	"curfew.dev/curfew/controller/tally"
@@ -43,15 +42,15 @@ type controller struct {
 	namespaces *follow.Namespaces
 	policies   *follow.Policies
 	notices    *notices
-	deletion   action.Action
-	engine     *engine.Engine
+	deletion   deletion.Action
+	engine     *expire.Engine
 	rules      *follow.Rules
 	maker      *feedMaker
 	jobs       *follow.Jobs
-	feeds      *feedset.Set
+	feeds      *discovery.Set
 	kinds      *discovery.Profiles
 	labels     *discovery.Labels // nil where trigger label is switched off
-	coverage   *coverage.Keeper
+	coverage   *webhookconfig.Keeper
 	settings   *settings.Publisher
 	backfill   *backfill.Labels    // nil likewise
 	cleanup    *cleanup.Controller // nil where trigger cleanup is switched off
@@ -146,7 +145,7 @@ func (c *controller) addEngine(context.Context) error {
 	if err != nil {
 		return err
 	}
-	deletes, err := deletion.New(client, c.clock, metrics.Registry)
+	deletes, err := deletion.NewDeleteAction(client, c.clock, metrics.Registry)
 	if err != nil {
 		return err
 	}
@@ -162,13 +161,13 @@ func (c *controller) addEngine(context.Context) error {
 	if c.synced, err = feed.NewSyncedMetric(metrics.Registry, c.clock, c.reported.Set); err != nil {
 		return err
 	}
-	c.engine, err = engine.New(engine.Options{
+	c.engine, err = expire.New(expire.Options{
 		Triggers: triggers, Known: c.known, Ping: client.Ping, Skew: c.skew, Behind: c.reach.Behind, Pauses: c.pauses, Rules: c.rules, Clock: c.clock,
 		Log: c.log.WithName("expiry"), Registerer: metrics.Registry,
 		MaxDeletionsPerMinute: c.options.maxDeletionsPerMinute, FavourDrain: c.options.favourDrain, DryRun: c.options.dryRun,
 		StuckAfter: c.options.stuckAfter,
 		OnSummary:  c.notices.digests.Add, OnStuck: c.notices.reports.Stuck, OnBlocked: c.notices.reports.Blocked,
-		OnBreaker: func(event engine.BreakerEvent) {
+		OnBreaker: func(event expire.BreakerEvent) {
 			c.notices.pauses.Breaker(event)
 			c.reported.Set()
 		},
@@ -236,13 +235,13 @@ func (c *controller) connect() {
 // addPauses makes all clients hold the requests that a DeletionPause names, and all deletions and
 // stops of a replica that may have lost its Lease.
 func (p *process) addPauses() {
-	p.pauses = pause.New(pause.Options{Clock: p.clock, Log: p.log.WithName("pause"), Leads: p.lease.held})
+	p.pauses = deletion.NewGate(deletion.GateOptions{Clock: p.clock, Log: p.log.WithName("pause"), Leads: p.lease.held})
 	p.config.Wrap(p.pauses.Wrap)
 }
 
 // readPauses sets where the pauses are read from.
 func (c *controller) readPauses() error {
-	read, err := pause.OfCluster(c.config)
+	read, err := deletion.PausesOfCluster(c.config)
 	c.pauses.Use(read, c.reported.Set)
 	return err
 }
@@ -256,16 +255,16 @@ var (
 
 // newProfiles wires profiles → feeds of their kinds.
 func newProfiles(c *controller) (*discovery.Profiles, error) {
-	watched := func(spec *feedset.Spec) bool { return len(c.options.judges(profileOf(spec))) > 0 }
+	watched := func(spec *discovery.Spec) bool { return len(c.options.judges(profileOf(spec))) > 0 }
 	return discovery.NewProfiles(discovery.ProfilesOptions{
-		Typed: feedset.Typed(), Watched: watched, Deadlines: c.options.on(policy.TriggerDeadline),
+		Typed: discovery.Typed(), Watched: watched, Deadlines: c.options.on(policy.TriggerDeadline),
 		Platform: c.platform.Platform, Feeds: c.feeds, Make: c.maker.withProfile, Clock: c.clock, Log: c.log, Registerer: metrics.Registry,
 	})
 }
 
 // newLabels wires discovery and permissions → feeds of labelled objects.
 func newLabels(c *controller) (*discovery.Labels, error) {
-	return discovery.New(discovery.Options{
+	return discovery.NewLabels(discovery.LabelsOptions{
 		Discover: func(ctx context.Context) ([]*metav1.APIGroup, []*metav1.APIResourceList, error) {
 			return clientdiscovery.ServerGroupsAndResourcesWithContext(ctx, clientdiscovery.ToDiscoveryInterfaceWithContext(c.typed.Discovery()))
 		},

@@ -17,12 +17,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"curfew.dev/curfew/certs"
-	"curfew.dev/curfew/controller/coverage"
 	"curfew.dev/curfew/controller/discovery"
 	"curfew.dev/curfew/controller/feed"
-	"curfew.dev/curfew/controller/feedset"
+
 	"curfew.dev/curfew/controller/follow"
 	"curfew.dev/curfew/controller/permission"
+	"curfew.dev/curfew/controller/webhookconfig"
 	"curfew.dev/curfew/manifests/profiles"
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/expression"
@@ -77,14 +77,14 @@ func newFeedMaker(options *options, config *rest.Config, objects dynamic.Interfa
 }
 
 // feeds is the set that runs all feeds, once Curfew has the permissions that they need.
-func (m *feedMaker) feeds(reviews permission.Reviews) *feedset.Set {
-	return feedset.New(feedset.Options{
+func (m *feedMaker) feeds(reviews permission.Reviews) *discovery.Set {
+	return discovery.NewSet(discovery.SetOptions{
 		Tracker: m.shared.Engine, Lacks: reviews.LacksIn, Clock: m.shared.Clock,
 	})
 }
 
 // withProfile makes the feed of a kind with a profile.
-func (m *feedMaker) withProfile(spec *feedset.Spec) (feedset.Feed, error) {
+func (m *feedMaker) withProfile(spec *discovery.Spec) (discovery.Feed, error) {
 	var kind feed.Kind
 	switch {
 	case spec.Profile != nil:
@@ -102,7 +102,7 @@ func (m *feedMaker) withProfile(spec *feedset.Spec) (feedset.Feed, error) {
 }
 
 // profileOf returns the profile of the kind. Typed kinds only have facts.
-func profileOf(spec *feedset.Spec) *expression.Profile {
+func profileOf(spec *discovery.Spec) *expression.Profile {
 	if spec.Profile != nil {
 		return spec.Profile
 	}
@@ -110,14 +110,14 @@ func profileOf(spec *feedset.Spec) *expression.Profile {
 }
 
 // labelled makes the feed of the objects of a kind with a TTL label.
-func (m *feedMaker) labelled(spec *feedset.Spec) (feedset.Feed, error) {
+func (m *feedMaker) labelled(spec *discovery.Spec) (discovery.Feed, error) {
 	options := m.shared
 	options.Forbidden = spec.Forbidden
 	options.RelistEvery = staggered(options.RelistEvery, spec.Kind.String())
 	return feed.New(feed.Labelled(m.partial, m.objects, feed.LabelledKind{
 		Kind: spec.Kind, Resource: spec.Resource.Resource, ClusterScoped: spec.ClusterScoped,
 		Protobuf: kubernetesscheme.Scheme.Recognizes(spec.Kind), Aggregated: spec.Aggregated,
-		Namespace: spec.Namespace, Alias: spec.Purpose == feedset.Alias, Propagation: spec.Propagation,
+		Namespace: spec.Namespace, Alias: spec.Purpose == discovery.Alias, Propagation: spec.Propagation,
 	}), options)
 }
 
@@ -131,7 +131,7 @@ func staggered(every time.Duration, name string) time.Duration {
 
 // addCoverage wires profiles, policies and permissions → which requests the API server sends.
 func (c *controller) addCoverage(context.Context) (err error) {
-	configurations := func(resource string) coverage.Client {
+	configurations := func(resource string) webhookconfig.Client {
 		return c.objects.Resource(admissionv1.SchemeGroupVersion.WithResource(resource))
 	}
 	var deletable func() ([]schema.GroupResource, bool)
@@ -139,7 +139,7 @@ func (c *controller) addCoverage(context.Context) (err error) {
 	if c.labels != nil {
 		deletable, served = c.labels.Everywhere, c.labels.Served
 	}
-	c.coverage, err = coverage.New(coverage.Options{
+	c.coverage, err = webhookconfig.New(webhookconfig.Options{
 		Kinds: c.platform.Platform.Served, RuntimesKnown: c.platform.Platform.RuntimesKnown, Policies: c.policies.Objects, Deletable: deletable,
 		Labelled: served,
 		Mutating: configurations("mutatingwebhookconfigurations"), Validating: configurations("validatingwebhookconfigurations"),

@@ -13,8 +13,8 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/utils/clock"
 
+	"curfew.dev/curfew/controller/deletion"
 	"curfew.dev/curfew/controller/loop"
-	"curfew.dev/curfew/controller/pause"
 )
 
 // lease is the lock of the leader election. It also remembers when this replica renewed the Lease: a
@@ -55,7 +55,7 @@ func (l *lease) held() bool {
 		return true
 	}
 	renewed := l.renewed.Load()
-	return renewed != nil && pause.Age(l.clock.Now(), *renewed) < l.duration
+	return renewed != nil && deletion.Age(l.clock.Now(), *renewed) < l.duration
 }
 
 // Get implements resourcelock.Interface.

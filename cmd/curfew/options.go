@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"curfew.dev/curfew/certs"
-	"curfew.dev/curfew/controller/engine"
+	"curfew.dev/curfew/controller/expire"
 	"curfew.dev/curfew/controller/feed"
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/judging"
@@ -76,7 +76,7 @@ func defaultOptions() *options {
 		namespace: "curfew-system", propagation: string(metav1.DeletePropagationBackground), healthAddr: ":8081", metricsAddr: ":8080",
 		nativeTTL: "on", port: 9443, warnBelow: "60s", expiredLabels: "deny",
 		enable: triggerNames(), builtinProfiles: true, leaderElect: true, protect: judging.DefaultProtect(),
-		relistEvery: feed.DefaultRelistEvery, stuckAfter: engine.DefaultStuckAfter, cleanupMinInterval: 5 * time.Minute, cleanupMaxPolicies: 20,
+		relistEvery: feed.DefaultRelistEvery, stuckAfter: expire.DefaultStuckAfter, cleanupMinInterval: 5 * time.Minute, cleanupMaxPolicies: 20,
 		cleanupReportBytes: "64Mi", leaseName: "curfew-controller", leaseDuration: 15 * time.Second, gracePeriod: 10 * time.Second,
 		certificates: selfManaged, certificateDir: "/etc/curfew/tls", caSettle: certs.DefaultSettle, tlsMinVersion: "1.3",
 		drainDelay: 5 * time.Second, httpAPIAudience: wellknown.Group,

@@ -33,11 +33,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"curfew.dev/curfew/certs"
-	"curfew.dev/curfew/controller/action/deletion"
+	"curfew.dev/curfew/controller/deletion"
 	"curfew.dev/curfew/controller/follow"
 	"curfew.dev/curfew/controller/loop"
-	"curfew.dev/curfew/controller/pause"
-	"curfew.dev/curfew/controller/servertime"
+
 	"curfew.dev/curfew/controller/watch"
 )
 
@@ -96,9 +95,9 @@ func newProcess(ctx context.Context, options *options, parts parts) (*process, e
 	if p.config, err = restConfig(options.kubeconfig); err != nil {
 		return nil, err
 	}
-	p.skew = servertime.NewSkew(p.clock)
+	p.skew = deletion.NewSkew(p.clock)
 	p.config.Wrap(p.skew.Wrap)
-	p.reach = servertime.NewReach(p.clock)
+	p.reach = deletion.NewReach(p.clock)
 	p.config.Wrap(p.reach.Wrap)
 	if parts.controller {
 		if options.leaderElect {
@@ -118,7 +117,7 @@ func newProcess(ctx context.Context, options *options, parts parts) (*process, e
 	if err := errors.Join(errs[:]...); err != nil {
 		return nil, fmt.Errorf("client of the API server: %w", err)
 	}
-	p.serverTime = servertime.NewServerTime(p.skew, asks.Ping).Now
+	p.serverTime = deletion.NewServerTime(p.skew, asks.Ping).Now
 	p.mgr, err = newManager(ctx, capped, options, p.lease, p.metrics())
 	return p, err
 }
@@ -210,10 +209,10 @@ type process struct {
 	typed      kubernetes.Interface
 	dynamic    dynamic.Interface
 	clock      clock.WithTicker
-	skew       *servertime.Skew
-	reach      *servertime.Reach
-	lease      *lease      // nil without leader election
-	pauses     *pause.Gate // nil without the controller
+	skew       *deletion.Skew
+	reach      *deletion.Reach
+	lease      *lease         // nil without leader election
+	pauses     *deletion.Gate // nil without the controller
 	serverTime follow.ServerTime
 	log        logr.Logger
 	drain      drain

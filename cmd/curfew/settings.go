@@ -14,10 +14,10 @@ import (
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
-	"curfew.dev/curfew/controller/action/stop"
+	"curfew.dev/curfew/controller/events"
 	"curfew.dev/curfew/controller/feed"
-	"curfew.dev/curfew/controller/notice"
 	"curfew.dev/curfew/controller/settings"
+	"curfew.dev/curfew/controller/stop"
 )
 
 // addSettings publishes the flags.
@@ -125,8 +125,8 @@ func (c *controller) reportLabels(out *settings.Report) {
 // notices writes Events and conditions on objects, Namespaces and LifecyclePolicies.
 type notices struct {
 	reports *feed.Reports
-	digests *notice.Digests
-	pauses  *notice.Pauses
+	digests *events.Digests
+	pauses  *events.Pauses
 	// failed writes an Event on an object that was failed for its deadline.
 	failed func(stop.Mark)
 }
@@ -153,7 +153,7 @@ func (c *controller) addNotices(ctx context.Context) error {
 		return err
 	}
 	reports.UID = c.namespaces.UID
-	uids := func(target notice.Target) types.UID {
+	uids := func(target events.Target) types.UID {
 		if target.Policy {
 			return c.policies.UID(target.Name)
 		}
@@ -161,15 +161,15 @@ func (c *controller) addNotices(ctx context.Context) error {
 	}
 	c.notices = &notices{
 		reports: reports,
-		digests: notice.NewDigests(notice.DigestOptions{
-			Events: func(namespace string) notice.Events { return c.typed.CoreV1().Events(namespace) }, UIDs: uids,
+		digests: events.NewDigests(events.DigestOptions{
+			Events: func(namespace string) events.Events { return c.typed.CoreV1().Events(namespace) }, UIDs: uids,
 			Instance: instance, Clock: c.clock, Log: c.log,
 		}),
-		pauses: notice.NewPauses(notice.PauseOptions{
-			Recorder: recorder, Namespaces: notice.Namespaces{Client: c.typed.CoreV1().Namespaces(), InUse: c.namespaces.InUse},
+		pauses: events.NewPauses(events.PauseOptions{
+			Recorder: recorder, Namespaces: events.Namespaces{Client: c.typed.CoreV1().Namespaces(), InUse: c.namespaces.InUse},
 			Policies: c.policies, UIDs: uids, Own: c.options.namespace, Clock: c.clock, Log: c.log,
 		}),
-		failed: notice.Failures(ctx, &typedcorev1.EventSinkImpl{Interface: c.typed.CoreV1().Events("")}),
+		failed: events.Failures(ctx, &typedcorev1.EventSinkImpl{Interface: c.typed.CoreV1().Events("")}),
 	}
 	return nil
 }

@@ -4,15 +4,15 @@ import (
 	"context"
 	"testing"
 
-	"curfew.dev/curfew/controller/action"
+	"curfew.dev/curfew/controller/deletion"
 	"curfew.dev/curfew/controller/tally"
 	"curfew.dev/curfew/policy"
 )
 
-type doneAction struct{ action.Action }
+type doneAction struct{ deletion.Action }
 
-func (doneAction) Do(context.Context, action.Due) action.Answer {
-	return action.Answer{Outcome: action.Done}
+func (doneAction) Do(context.Context, deletion.Due) deletion.Answer {
+	return deletion.Answer{Outcome: deletion.Done}
 }
 
 // Where tallies are off no controller knows their Pods: a deletion must not wait for one.

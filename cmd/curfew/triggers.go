@@ -14,14 +14,14 @@ import (
 	"k8s.io/client-go/metadata"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
-	"curfew.dev/curfew/controller/action"
-	"curfew.dev/curfew/controller/action/stop"
 	"curfew.dev/curfew/controller/backfill"
 	"curfew.dev/curfew/controller/cleanup"
-	"curfew.dev/curfew/controller/discovery/served"
-	"curfew.dev/curfew/controller/engine"
+	"curfew.dev/curfew/controller/deletion"
+
+	"curfew.dev/curfew/controller/expire"
 	"curfew.dev/curfew/controller/feed"
 	"curfew.dev/curfew/controller/permission"
+	"curfew.dev/curfew/controller/stop"
 	"curfew.dev/curfew/controller/tally"
 	"curfew.dev/curfew/policy"
 	match "curfew.dev/curfew/policy/cleanup"
@@ -34,7 +34,7 @@ import (
 // taken on a due object, and how objects are found.
 type registration struct {
 	// action makes the action that is taken on a due object. Nil if the trigger never takes one.
-	action func(c *controller) (engine.Trigger, error)
+	action func(c *controller) (expire.Trigger, error)
 	// judge judges objects of kinds with a profile. One watch of a kind serves all triggers. Nil if
 	// the trigger only uses find.
 	judge feed.TriggerOf
@@ -53,15 +53,15 @@ var registered = map[policy.Trigger]registration{
 }
 
 // deletes is the action of triggers that delete the object.
-func deletes(c *controller) (engine.Trigger, error) {
-	return engine.Trigger{Action: c.deletion, Deletes: true}, nil
+func deletes(c *controller) (expire.Trigger, error) {
+	return expire.Trigger{Action: c.deletion, Deletes: true}, nil
 }
 
 // stops is the action of triggers that stop the object.
-func stops(c *controller) (engine.Trigger, error) {
+func stops(c *controller) (expire.Trigger, error) {
 	partial, err := metadata.NewForConfig(c.watches)
 	if err != nil {
-		return engine.Trigger{}, fmt.Errorf("client of the API server: %w", err)
+		return expire.Trigger{}, fmt.Errorf("client of the API server: %w", err)
 	}
 	action, err := stop.New(stop.Options{
 		Objects: c.objects, Metadata: partial, Delete: c.deletion, Clock: c.clock, ServerTime: c.serverTime, Log: c.log,
@@ -69,17 +69,17 @@ func stops(c *controller) (engine.Trigger, error) {
 		Marked:     c.notices.failed,
 		Profile:    c.platform.Platform.Profile,
 	})
-	return engine.Trigger{Action: action, Payload: true}, err
+	return expire.Trigger{Action: action, Payload: true}, err
 }
 
 // cleans is the trigger of cleanup policies, whose runs delete with the rights of their accounts.
-func cleans(*controller) (engine.Trigger, error) {
-	return engine.Trigger{Deletes: true}, nil
+func cleans(*controller) (expire.Trigger, error) {
+	return expire.Trigger{Deletes: true}, nil
 }
 
 // actions are the triggers that are switched on, as the engine takes them.
-func (c *controller) actions() ([]engine.Trigger, error) {
-	var out []engine.Trigger
+func (c *controller) actions() ([]expire.Trigger, error) {
+	var out []expire.Trigger
 	for _, name := range c.options.triggers(true) {
 		if action := registered[name].action; action != nil {
 			trigger, err := action(c)
@@ -130,7 +130,7 @@ func (c *controller) addBackfill(context.Context) error {
 		Places: c.labels.Places, Metadata: c.maker.partial, Whole: c.objects, Cached: c.platform, Live: c.platform.Live(),
 		Lacks:      permission.Reviews{Access: authorization.SelfSubjectAccessReviews()}.LacksIn,
 		ServerTime: c.serverTime, Failed: c.policies.Failed, Protect: c.options.protected(), DryRun: c.options.dryRun,
-		PerMinute: engine.DefaultBackfillPerMinute, Clock: c.clock, Log: c.log, Registerer: metrics.Registry,
+		PerMinute: expire.DefaultBackfillPerMinute, Clock: c.clock, Log: c.log, Registerer: metrics.Registry,
 	})
 	return err
 }
@@ -173,7 +173,7 @@ func (c *controller) served(ctx context.Context) ([]match.Resource, error) {
 	} else if err != nil {
 		return nil, err
 	}
-	return served.Resources(groups, lists), err
+	return match.Resources(groups, lists), err
 }
 
 // silent are the groups with a version that does not answer.
@@ -202,7 +202,7 @@ func (c *controller) addTally(context.Context) (err error) {
 
 // disowning is a deletion that releases Pods from their PodTallies.
 // Where those are switched off, there is nothing to release them from.
-func (c *controller) disowning(next action.Action) action.Action {
+func (c *controller) disowning(next deletion.Action) deletion.Action {
 	if !c.options.on(policy.TriggerTally) {
 		return next
 	}

@@ -16,8 +16,8 @@ import (
 	ctrlwebhook "sigs.k8s.io/controller-runtime/pkg/webhook"
 
 	"curfew.dev/curfew/certs"
-	"curfew.dev/curfew/controller/coverage"
 	"curfew.dev/curfew/controller/follow"
+	"curfew.dev/curfew/controller/webhookconfig"
 	"curfew.dev/curfew/manifests/crd"
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/judging"
@@ -55,7 +55,7 @@ func (a *admission) addCertificates(context.Context) error {
 	if err != nil {
 		return fmt.Errorf("client of the API server: %w", err)
 	}
-	configurations := []string{certs.DefaultConfiguration, coverage.Name}
+	configurations := []string{certs.DefaultConfiguration, webhookconfig.Name}
 	if a.options.certificates == certManager {
 		a.certificates, err = certs.NewMounted(certs.MountedOptions{Dir: a.options.certificateDir, Client: live, Configurations: configurations})
 	} else {

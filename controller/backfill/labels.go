@@ -14,9 +14,9 @@ import (
 	"k8s.io/utils/clock"
 
 	"curfew.dev/curfew/controller/collectors"
+	"curfew.dev/curfew/controller/deletion"
 	"curfew.dev/curfew/controller/discovery"
 	"curfew.dev/curfew/controller/loop"
-	"curfew.dev/curfew/controller/pace"
 	"curfew.dev/curfew/controller/permission"
 	"curfew.dev/curfew/controller/watch"
 	"curfew.dev/curfew/policy"
@@ -77,7 +77,7 @@ type Labels struct {
 
 	// Only the loop uses these.
 	began    time.Time
-	rate     pace.Rate
+	rate     deletion.Rate
 	reported map[string]string // the missing permission, by kind
 }
 
@@ -85,7 +85,7 @@ type Labels struct {
 func New(options Options) (*Labels, error) {
 	l := &Labels{
 		options: options, log: options.Log.WithName("backfill"), changed: loop.NewSignal(),
-		rate: pace.Rate{Limit: options.PerMinute}, began: options.Clock.Now(), reported: map[string]string{},
+		rate: deletion.Rate{Limit: options.PerMinute}, began: options.Clock.Now(), reported: map[string]string{},
 		results: collectors.Counter("curfew_default_labels_total",
 			"Existing objects that were to be given a default TTL label, by result: given, moved (they changed meanwhile) or failed.", "result"),
 		skipped: collectors.Gauge("curfew_default_label_kinds_skipped",

@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
-	"curfew.dev/curfew/controller/action"
+	"curfew.dev/curfew/controller/deletion"
 	"curfew.dev/curfew/controller/loop"
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/expression"
@@ -226,7 +226,7 @@ func (l *Labels) give(ctx context.Context, of *kind, found finding, counts *coun
 	l.rate.Take(l.mono())
 	facts := found.facts
 	err = l.patch(ctx, of, found)
-	l.rate.Done(l.mono(), err == nil || !action.Answered(err)) // Without an answer it may have been written.
+	l.rate.Done(l.mono(), err == nil || !deletion.Answered(err)) // Without an answer it may have been written.
 	switch {
 	case err == nil:
 		counts.given++

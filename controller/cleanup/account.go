@@ -17,9 +17,8 @@ import (
 	"k8s.io/utils/clock"
 	"k8s.io/utils/lru"
 
-	"curfew.dev/curfew/controller/action"
-	"curfew.dev/curfew/controller/action/deletion"
 	"curfew.dev/curfew/controller/cleanup/survey"
+	"curfew.dev/curfew/controller/deletion"
 	"curfew.dev/curfew/controller/permission"
 	"curfew.dev/curfew/controller/watch"
 )
@@ -29,7 +28,7 @@ type Account struct {
 	Name     types.NamespacedName
 	Objects  dynamic.Interface
 	Metadata metadata.Interface
-	Delete   action.Action
+	Delete   deletion.Action
 	// Lacks returns the permissions that the account does not have in a namespace, or with "" in
 	// all.
 	Lacks func(ctx context.Context, namespace string, needs []permission.Need) ([]permission.Need, error)
@@ -80,7 +79,7 @@ type Accounts struct {
 	// own is the account of policies that name none.
 	own types.NamespacedName
 	// wrap adds to each deletion what Curfew does with its own rights.
-	wrap  func(action.Action) action.Action
+	wrap  func(deletion.Action) deletion.Action
 	clock clock.PassiveClock
 	// permissions remembers what the accounts may do.
 	permissions *permission.Cached
@@ -90,7 +89,7 @@ type Accounts struct {
 }
 
 // NewAccounts makes accounts for an API server. Policies that name no account use Curfew's own.
-func NewAccounts(config *rest.Config, own types.NamespacedName, wrap func(action.Action) action.Action, at clock.PassiveClock) *Accounts {
+func NewAccounts(config *rest.Config, own types.NamespacedName, wrap func(deletion.Action) deletion.Action, at clock.PassiveClock) *Accounts {
 	return &Accounts{config: config, own: own, wrap: wrap, clock: at, permissions: permission.NewCached(at), known: lru.New(maxAccounts)}
 }
 
@@ -127,7 +126,7 @@ func (a *Accounts) make(name types.NamespacedName) (*Account, error) {
 	if err != nil {
 		return nil, err
 	}
-	deletes, failed := deletion.New(client, a.clock, nil)
+	deletes, failed := deletion.NewDeleteAction(client, a.clock, nil)
 	objects, err := dynamic.NewForConfig(config)
 	failed = errors.Join(failed, err)
 	partial, err := metadata.NewForConfig(config)

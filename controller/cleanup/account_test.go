@@ -17,7 +17,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 
-	"curfew.dev/curfew/controller/action"
+	"curfew.dev/curfew/controller/deletion"
 	"curfew.dev/curfew/controller/permission"
 )
 
@@ -34,7 +34,7 @@ func TestAccountsImpersonate(t *testing.T) {
 	}))
 	defer server.Close()
 	config := &rest.Config{Host: server.URL}
-	accounts := NewAccounts(config, types.NamespacedName{Namespace: "curfew-system", Name: "curfew-cleanup"}, func(own action.Action) action.Action { return own }, clock.RealClock{})
+	accounts := NewAccounts(config, types.NamespacedName{Namespace: "curfew-system", Name: "curfew-cleanup"}, func(own deletion.Action) deletion.Action { return own }, clock.RealClock{})
 	resource := schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
 	for range 2 { // The second time its clients are known.
 		account, err := accounts.Of(types.NamespacedName{Namespace: "ci", Name: "janitor"})
@@ -42,7 +42,7 @@ func TestAccountsImpersonate(t *testing.T) {
 		_, _ = account.Objects.Resource(resource).Namespace("ci").List(t.Context(), metav1.ListOptions{})
 		_, _ = account.Metadata.Resource(resource).Namespace("ci").Get(t.Context(), "a", metav1.GetOptions{})
 		_, _ = account.Lacks(t.Context(), "ci", []permission.Need{{Verb: "list", Resource: resource}})
-		account.Delete.Do(t.Context(), action.Due{Type: action.Type{Resource: resource, Kind: "ConfigMap", Namespaced: true}, Namespace: "ci", Name: "a", UID: "u"})
+		account.Delete.Do(t.Context(), deletion.Due{Type: deletion.Type{Resource: resource, Kind: "ConfigMap", Namespaced: true}, Namespace: "ci", Name: "a", UID: "u"})
 	}
 	const janitor = "system:serviceaccount:ci:janitor"
 	want := []string{"GET " + janitor, "GET " + janitor, "POST " + janitor, "DELETE " + janitor}
@@ -74,7 +74,7 @@ func TestPaddedRoles(t *testing.T) {
 		}
 		_, _ = fmt.Fprint(w, `"}}`)
 	}))
-	accounts := NewAccounts(&rest.Config{Host: server.URL, QPS: -1}, types.NamespacedName{}, func(own action.Action) action.Action { return own }, clock.RealClock{})
+	accounts := NewAccounts(&rest.Config{Host: server.URL, QPS: -1}, types.NamespacedName{}, func(own deletion.Action) deletion.Action { return own }, clock.RealClock{})
 	account, err := accounts.Of(types.NamespacedName{Namespace: "tenant", Name: "janitor"})
 	must(t, err)
 	need := permission.Need{Verb: "list", Resource: schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}}
@@ -114,7 +114,7 @@ func TestAccountExists(t *testing.T) {
 				_ = json.NewEncoder(w).Encode(metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{Kind: "PartialObjectMetadata", APIVersion: "meta.k8s.io/v1"}, ObjectMeta: *c.account})
 			}))
 			defer server.Close()
-			accounts := NewAccounts(&rest.Config{Host: server.URL}, types.NamespacedName{}, func(own action.Action) action.Action { return own }, clock.RealClock{})
+			accounts := NewAccounts(&rest.Config{Host: server.URL}, types.NamespacedName{}, func(own deletion.Action) deletion.Action { return own }, clock.RealClock{})
 			account, err := accounts.Of(types.NamespacedName{Namespace: "ci", Name: "janitor"})
 			must(t, err)
 			uid, err := account.Exists(t.Context())

@@ -14,9 +14,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
-	"curfew.dev/curfew/controller/action"
 	"curfew.dev/curfew/controller/cleanup/survey"
-	"curfew.dev/curfew/controller/engine"
+	"curfew.dev/curfew/controller/deletion"
+	"curfew.dev/curfew/controller/expire"
 	"curfew.dev/curfew/controller/follow"
 	"curfew.dev/curfew/controller/loop"
 	"curfew.dev/curfew/policy/cleanup"
@@ -141,18 +141,18 @@ func (b *batch) tries() (all int) {
 
 // answered notes an answer that no retry will change: something but the rights of the account
 // refuses the deletion, such as an admission webhook. It also notes that none came.
-func (b *batch) answered(uid types.UID, result action.Answer) {
+func (b *batch) answered(uid types.UID, result deletion.Answer) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	webhook := result.Origin == action.FromAdmission
+	webhook := result.Origin == deletion.FromAdmission
 	switch {
-	case result.Outcome == action.Failed && (result.Code == 0 || result.Code == http.StatusGatewayTimeout):
+	case result.Outcome == deletion.Failed && (result.Code == 0 || result.Code == http.StatusGatewayTimeout):
 		b.unanswered[uid] = true
-	case result.Outcome == action.Throttled:
+	case result.Outcome == deletion.Throttled:
 		if b.throttled[uid] = webhook; !webhook {
 			b.busy = b.run.c.options.Clock.Now().Add(max(minWait, result.After))
 		}
-	case result.Outcome == action.Refused && (webhook || result.Code != http.StatusForbidden && result.Code != http.StatusUnauthorized):
+	case result.Outcome == deletion.Refused && (webhook || result.Code != http.StatusForbidden && result.Code != http.StatusUnauthorized):
 		b.fail(b.items[uid], result.Err)
 	}
 }
@@ -165,10 +165,10 @@ func (b *batch) isBusy() bool {
 	return !b.busy.IsZero()
 }
 
-// Judge implements [engine.Work]: it reads an object live, as the account of the run.
-func (b *batch) Judge(ctx context.Context, o engine.Entry) (engine.Judgement, error) {
+// Judge implements [expire.Work]: it reads an object live, as the account of the run.
+func (b *batch) Judge(ctx context.Context, o expire.Entry) (expire.Judgement, error) {
 	if b.isBusy() {
-		return engine.Judgement{}, errBusy
+		return expire.Judgement{}, errBusy
 	}
 	b.mu.Lock()
 	item := *b.items[o.UID]
@@ -179,11 +179,11 @@ func (b *batch) Judge(ctx context.Context, o engine.Entry) (engine.Judgement, er
 	}
 	if !b.run.c.unchanged(b.run.policy) {
 		b.keep(o.UID, errChanged.Error())
-		return engine.Judgement{Verdict: engine.Keep}, nil
+		return expire.Judgement{Verdict: expire.Keep}, nil
 	}
 	decision, err := b.judge(ctx, &item, object, b.run.c.options.Live)
 	if err != nil {
-		return engine.Judgement{}, err
+		return expire.Judgement{}, err
 	}
 	switch {
 	case decision.Verdict == cleanup.NoMatch:
@@ -202,9 +202,9 @@ func (b *batch) Judge(ctx context.Context, o engine.Entry) (engine.Judgement, er
 			cached, err := b.judge(ctx, &item, object, b.run.c.options.Cached)
 			return err == nil && cached.Verdict == cleanup.Delete && !b.newest(&cached, o.UID)
 		}
-		return engine.Judgement{Verdict: engine.Track, Object: o, Finalizers: object.GetFinalizers(), Agrees: agrees}, nil
+		return expire.Judgement{Verdict: expire.Track, Object: o, Finalizers: object.GetFinalizers(), Agrees: agrees}, nil
 	}
-	return engine.Judgement{Verdict: engine.Keep}, nil
+	return expire.Judgement{Verdict: expire.Keep}, nil
 }
 
 // judge decides about an object that was just read, by what source knows of its context.
@@ -229,7 +229,7 @@ func (u *turn) judging(ctx context.Context, f func() error) error {
 		return err
 	}
 	if err := u.take(ctx); err != nil {
-		return fmt.Errorf("%w: %w", engine.ErrNoSlot, err)
+		return fmt.Errorf("%w: %w", expire.ErrNoSlot, err)
 	}
 	return nil
 }
@@ -244,16 +244,16 @@ func targetOf(item *v1alpha1.CleanupItem) *cleanup.Target {
 
 // look reads an object live, as the account of the run. It is nil if it is gone or being deleted;
 // then gone says which.
-func (r *run) look(ctx context.Context, item *v1alpha1.CleanupItem) (object *unstructured.Unstructured, gone engine.Judgement, err error) {
+func (r *run) look(ctx context.Context, item *v1alpha1.CleanupItem) (object *unstructured.Unstructured, gone expire.Judgement, err error) {
 	object, err = r.survey.Get(ctx, targetOf(item), item.Namespace, item.Name)
 	switch {
 	case follow.IsGone(err), err == nil && object.GetUID() != item.UID:
-		return nil, engine.Judgement{Verdict: engine.Gone}, nil
+		return nil, expire.Judgement{Verdict: expire.Gone}, nil
 	case err != nil:
 		return nil, gone, fmt.Errorf("reading %s %s/%s: %w", item.Kind, item.Namespace, item.Name, err)
 	}
 	if since := object.GetDeletionTimestamp(); since != nil {
-		return nil, engine.Judgement{Verdict: engine.BeingDeleted, Since: since.Time}, nil
+		return nil, expire.Judgement{Verdict: expire.BeingDeleted, Since: since.Time}, nil
 	}
 	return object, gone, nil
 }

@@ -12,7 +12,7 @@ import (
 	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
 
-	"curfew.dev/curfew/controller/engine"
+	"curfew.dev/curfew/controller/expire"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
@@ -30,10 +30,10 @@ func (c *cluster) results() map[string]v1alpha1.ItemResult {
 // A DELETE that is answered 429, 500 or not at all is sent again, and nothing is listed again for
 // it. Only another attempt waits: a page that is decided at once does not.
 func TestTransientAnswersDoNotEndTheRun(t *testing.T) {
-	for name, answer := range map[string]*engine.Ending{"done": nil, "429": new(engine.Throttled), "500": new(engine.Failed), "held": new(engine.Held)} {
+	for name, answer := range map[string]*expire.Ending{"done": nil, "429": new(expire.Throttled), "500": new(expire.Failed), "held": new(expire.Held)} {
 		c := newCluster(t)
 		times := map[string]int{}
-		c.answer = func(name string) *engine.Ending {
+		c.answer = func(name string) *expire.Ending {
 			if times[name]++; times[name] < 5 {
 				return answer
 			}
@@ -52,8 +52,8 @@ func TestTransientAnswersDoNotEndTheRun(t *testing.T) {
 // gone although each answer was an error is counted.
 func TestOneObjectDoesNotWedgeARun(t *testing.T) {
 	c := newCluster(t)
-	failed := engine.Failed
-	c.answer = func(name string) *engine.Ending {
+	failed := expire.Failed
+	c.answer = func(name string) *expire.Ending {
 		switch name {
 		case "tmp-2":
 			delete(c.objects, name)
@@ -92,8 +92,8 @@ func TestObjectsWithoutUID(t *testing.T) {
 // failed. It goes on where it was.
 func TestBusyServerInterruptsTheRun(t *testing.T) {
 	c := newCluster(t)
-	throttled, busy := engine.Throttled, true
-	c.answer = func(string) *engine.Ending {
+	throttled, busy := expire.Throttled, true
+	c.answer = func(string) *expire.Ending {
 		if busy {
 			return &throttled
 		}
@@ -226,7 +226,7 @@ func TestUnansweredDeletionIsNotExact(t *testing.T) {
 			api.fails = map[string]int{"tmp-3": c.code}
 			p := tmpPolicy(t, func(*v1alpha1.CleanupSpec) {})
 			attempts := 0
-			api.answer = func(name string) *engine.Ending {
+			api.answer = func(name string) *expire.Ending {
 				if name == "tmp-3" {
 					attempts++
 				}

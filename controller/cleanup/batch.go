@@ -12,11 +12,11 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
-	"curfew.dev/curfew/controller/action"
 	"curfew.dev/curfew/controller/cleanup/survey"
-	"curfew.dev/curfew/controller/engine"
+	"curfew.dev/curfew/controller/deletion"
+	"curfew.dev/curfew/controller/expire"
 	"curfew.dev/curfew/controller/loop"
-	"curfew.dev/curfew/controller/pause"
+
 	"curfew.dev/curfew/policy/cleanup"
 	"curfew.dev/curfew/policy/expression"
 	"curfew.dev/curfew/policy/quote"
@@ -150,7 +150,7 @@ func (r *run) newBatch(page *page) *batch {
 // deletingAtOnce bounds how many objects of a page wait for the engine at once, each in a goroutine.
 const deletingAtOnce = 64
 
-// batch deletes the objects of a page, as the account of the run. It implements engine.Work.
+// batch deletes the objects of a page, as the account of the run. It implements expire.Work.
 type batch struct {
 	run  *run
 	page int32
@@ -255,7 +255,7 @@ func (b *batch) submit(ctx context.Context, items []*v1alpha1.CleanupItem) error
 	if b.unconfirmed != nil || !b.confirmed(ctx) {
 		return context.Cause(ctx)
 	}
-	objects := make([]engine.Entry, 0, len(items))
+	objects := make([]expire.Entry, 0, len(items))
 	for _, item := range items {
 		object, err := b.run.objectOf(item)
 		if err != nil {
@@ -280,68 +280,68 @@ func (b *batch) submit(ctx context.Context, items []*v1alpha1.CleanupItem) error
 }
 
 // errBusy: the API server answered the account with 429, so nothing was sent for this object.
-var errBusy = fmt.Errorf("the API server is busy, and asked the service account to wait: %w", engine.ErrNoSlot)
+var errBusy = fmt.Errorf("the API server is busy, and asked the service account to wait: %w", expire.ErrNoSlot)
 
-// Do implements [engine.Work]: it deletes an object as the account of the run.
-func (b *batch) Do(ctx context.Context, due action.Due) action.Answer {
+// Do implements [expire.Work]: it deletes an object as the account of the run.
+func (b *batch) Do(ctx context.Context, due deletion.Due) deletion.Answer {
 	if b.isBusy() {
-		return action.Answer{Outcome: action.Held, Err: errBusy}
+		return deletion.Answer{Outcome: deletion.Held, Err: errBusy}
 	}
 	if !b.run.c.unchanged(b.run.policy) {
 		// Suspended, edited or deleted: the live judgement, which follows a conflict, keeps the object.
-		return action.Answer{Outcome: action.Conflict, Err: errChanged}
+		return deletion.Answer{Outcome: deletion.Conflict, Err: errChanged}
 	}
 	if !b.confirmed(ctx) {
-		return action.Answer{Outcome: action.Held, Err: pause.ErrHeld} // Nothing is sent: see decide.
+		return deletion.Answer{Outcome: deletion.Held, Err: deletion.ErrHeld} // Nothing is sent: see decide.
 	}
 	result := b.run.account.Delete.Do(ctx, due)
-	if pause.HeldIn(ctx) {
-		return action.Answer{Outcome: action.Held, Err: pause.ErrHeld}
+	if deletion.HeldIn(ctx) {
+		return deletion.Answer{Outcome: deletion.Held, Err: deletion.ErrHeld}
 	}
 	b.answered(due.UID, result)
 	return result
 }
 
-// Order implements [engine.Work]: an earlier page goes first. Its run prepares the next one then.
+// Order implements [expire.Work]: an earlier page goes first. Its run prepares the next one then.
 func (b *batch) Order() int { return int(b.page) }
 
 // note notes the outcome of an object.
-func (b *batch) note(o engine.Outcome) {
+func (b *batch) note(o expire.Outcome) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	item := b.items[o.Object.UID]
 	switch {
-	case o.Result == engine.Deleted, o.Result == engine.Unconfirmed:
+	case o.Result == expire.Deleted, o.Result == expire.Unconfirmed:
 		item.Result, item.Message = v1alpha1.ItemDeleted, ""
-	case o.Result == engine.AlreadyGone:
+	case o.Result == expire.AlreadyGone:
 		item.Result, item.Message = v1alpha1.ItemGone, ""
 	case item.Result == v1alpha1.ItemFailed, item.Result == v1alpha1.ItemUnknown: // See answered and fail.
-	case o.Result == engine.Kept && b.unanswered[item.UID]:
+	case o.Result == expire.Kept && b.unanswered[item.UID]:
 		item.Result = v1alpha1.ItemUnknown
-	case o.Result == engine.Kept:
+	case o.Result == expire.Kept:
 		item.Result = v1alpha1.ItemKept
-	case o.Result == engine.Conflict: // It changes all the time, and the run goes on without it.
+	case o.Result == expire.Conflict: // It changes all the time, and the run goes on without it.
 		b.fail(item, o.Err)
 	default:
 		err := fmt.Errorf("%s %s/%s: %w", item.Kind, item.Namespace, item.Name, reasonOf(o))
-		if o.Result == engine.Refused && b.err == nil {
+		if o.Result == expire.Refused && b.err == nil {
 			b.err = err
 		}
-		held := errors.Is(o.Err, engine.ErrHeldByPause)
-		before, paused := b.trouble[item.UID], held || errors.Is(o.Err, engine.ErrPaused)
-		own := o.Result == engine.Failed || paused || o.Result == engine.Throttled && b.throttled[item.UID]
+		held := errors.Is(o.Err, expire.ErrHeldByPause)
+		before, paused := b.trouble[item.UID], held || errors.Is(o.Err, expire.ErrPaused)
+		own := o.Result == expire.Failed || paused || o.Result == expire.Throttled && b.throttled[item.UID]
 		b.trouble[item.UID] = trouble{own, held, err, before.tries}
-		if !paused && !errors.Is(o.Err, engine.ErrNoSlot) {
+		if !paused && !errors.Is(o.Err, expire.ErrNoSlot) {
 			b.trouble[item.UID] = trouble{own, held, err, before.tries + 1}
 		}
 	}
 }
 
-func reasonOf(o engine.Outcome) error {
+func reasonOf(o expire.Outcome) error {
 	switch {
 	case o.Err == nil:
 		return fmt.Errorf("the deletion was not carried out: %s", o.Result)
-	case o.Result == engine.Refused:
+	case o.Result == expire.Refused:
 		return errors.Join(errForbidden, o.Err)
 	default:
 		return o.Err

@@ -15,16 +15,16 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 
-	"curfew.dev/curfew/controller/action"
-	"curfew.dev/curfew/controller/engine"
+	"curfew.dev/curfew/controller/deletion"
+	"curfew.dev/curfew/controller/expire"
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
 // withEngine has the process delete by a real engine, on real time, until it is stopped.
-func (c *Controller) withEngine(t *testing.T) (ctx context.Context, of *engine.Engine, stop func()) {
+func (c *Controller) withEngine(t *testing.T) (ctx context.Context, of *expire.Engine, stop func()) {
 	t.Helper()
-	of, err := engine.New(engine.Options{Triggers: []engine.Trigger{{Name: string(policy.TriggerCleanup), Deletes: true}}, MaxConcurrency: 4, Log: c.options.Log})
+	of, err := expire.New(expire.Options{Triggers: []expire.Trigger{{Name: string(policy.TriggerCleanup), Deletes: true}}, MaxConcurrency: 4, Log: c.options.Log})
 	must(t, err)
 	c.options.Engine, c.options.Clock = of, clock.RealClock{}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -97,8 +97,8 @@ type busyAccount struct {
 	sent  int
 }
 
-// Do implements action.Action.
-func (b *busyAccount) Do(ctx context.Context, due action.Due) action.Answer {
+// Do implements deletion.Action.
+func (b *busyAccount) Do(ctx context.Context, due deletion.Due) deletion.Answer {
 	b.mu.Lock()
 	busy := time.Now().Before(b.until)
 	if busy {
@@ -108,7 +108,7 @@ func (b *busyAccount) Do(ctx context.Context, due action.Due) action.Answer {
 	if !busy {
 		return b.cluster.Do(ctx, due)
 	}
-	out := action.Failure(http.StatusTooManyRequests, action.FromServer, errors.New("too many requests"))
+	out := deletion.Failure(http.StatusTooManyRequests, deletion.FromServer, errors.New("too many requests"))
 	out.After = 3 * time.Second
 	return out
 }

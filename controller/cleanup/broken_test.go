@@ -8,7 +8,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"curfew.dev/curfew/controller/engine"
+	"curfew.dev/curfew/controller/expire"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
@@ -70,8 +70,8 @@ func TestBrokenKindDoesNotWedgeTheNextRun(t *testing.T) {
 // have failed, and the run goes on to its end.
 func TestBrokenKindDoesNotWedgeItsRun(t *testing.T) {
 	c := newCluster(t)
-	failed := engine.Failed
-	c.answer = func(name string) *engine.Ending {
+	failed := expire.Failed
+	c.answer = func(name string) *expire.Ending {
 		if name == "tmp-2" || name == "tmp-3" {
 			return &failed
 		}

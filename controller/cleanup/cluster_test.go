@@ -24,8 +24,8 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 	clocktesting "k8s.io/utils/clock/testing"
 
-	"curfew.dev/curfew/controller/action"
-	"curfew.dev/curfew/controller/engine"
+	"curfew.dev/curfew/controller/deletion"
+	"curfew.dev/curfew/controller/expire"
 	"curfew.dev/curfew/controller/permission"
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/cleanup"
@@ -82,7 +82,7 @@ type cluster struct {
 	// waited is how long all waits together would have taken.
 	waited time.Duration
 	// answer is what a DELETE is answered in the place of what else would happen; nil: as it happens.
-	answer func(name string) *engine.Ending
+	answer func(name string) *expire.Ending
 	// cause is the error of such an answer; nil: any.
 	cause error
 	// fails are the HTTP statuses with which the DELETEs of some objects fail, by name; 0 is no
@@ -239,13 +239,13 @@ func (c *cluster) client() metadata.Interface {
 	return client
 }
 
-// Do implements action.Action: a DELETE with preconditions.
-func (c *cluster) Do(_ context.Context, due action.Due) action.Answer {
+// Do implements deletion.Action: a DELETE with preconditions.
+func (c *cluster) Do(_ context.Context, due deletion.Due) deletion.Answer {
 	if code, ok := c.fails[due.Name]; ok {
-		return action.Answer{Outcome: action.Failed, Code: code, Err: errors.New("it failed")}
+		return deletion.Answer{Outcome: deletion.Failed, Code: code, Err: errors.New("it failed")}
 	}
 	if code, ok := c.denies[due.Name]; ok {
-		return action.Failure(code, action.FromAdmission, errors.New("the webhook failed"))
+		return deletion.Failure(code, deletion.FromAdmission, errors.New("the webhook failed"))
 	}
 	gone, conflict := false, false
 	err := c.request(func() error {
@@ -270,63 +270,63 @@ func (c *cluster) Do(_ context.Context, due action.Due) action.Answer {
 	})
 	switch {
 	case err != nil:
-		return action.Answer{Outcome: action.Failed, Err: err}
+		return deletion.Answer{Outcome: deletion.Failed, Err: err}
 	case gone:
-		return action.Answer{Outcome: action.Gone}
+		return deletion.Answer{Outcome: deletion.Gone}
 	case conflict:
-		return action.Answer{Outcome: action.Conflict}
+		return deletion.Answer{Outcome: deletion.Conflict}
 	default:
-		return action.Answer{Outcome: action.Done}
+		return deletion.Answer{Outcome: deletion.Done}
 	}
 }
 
 // RegisterKind and the rest implement Engine: one attempt each, and after a conflict one more.
-func (c *cluster) RegisterKind(kind engine.KindOptions) (engine.Kind, error) {
+func (c *cluster) RegisterKind(kind expire.KindOptions) (expire.Kind, error) {
 	c.registered[kind.Resource] = true
 	return 1, nil
 }
-func (c *cluster) ForgetKind(engine.Kind) {}
+func (c *cluster) ForgetKind(expire.Kind) {}
 func (c *cluster) Epoch() uint64          { return 0 }
 
 // Delete takes one object at a time.
-func (c *cluster) Delete(ctx context.Context, o engine.Entry, work engine.Work) engine.Outcome {
+func (c *cluster) Delete(ctx context.Context, o expire.Entry, work expire.Work) expire.Outcome {
 	c.deletes.Lock()
 	defer c.deletes.Unlock()
 	return c.attempt(ctx, work, o, o.Live)
 }
 
-func (c *cluster) attempt(ctx context.Context, work engine.Work, o engine.Entry, live bool) engine.Outcome {
-	out := engine.Outcome{Object: o, Result: engine.Failed}
+func (c *cluster) attempt(ctx context.Context, work expire.Work, o expire.Entry, live bool) expire.Outcome {
+	out := expire.Outcome{Object: o, Result: expire.Failed}
 	if live {
 		judged, err := work.Judge(ctx, o)
 		switch {
 		case err != nil:
 			out.Err = err
 			return out
-		case judged.Verdict == engine.Gone || judged.Verdict == engine.BeingDeleted:
-			out.Result = engine.AlreadyGone
+		case judged.Verdict == expire.Gone || judged.Verdict == expire.BeingDeleted:
+			out.Result = expire.AlreadyGone
 			return out
-		case judged.Verdict == engine.Keep:
-			out.Result = engine.Kept
+		case judged.Verdict == expire.Keep:
+			out.Result = expire.Kept
 			return out
 		}
 		o = judged.Object
 	}
 	if c.held != nil && c.held(o.Namespace) {
-		out.Result, out.Err = engine.Held, engine.ErrHeldByPause
+		out.Result, out.Err = expire.Held, expire.ErrHeldByPause
 		return out
 	}
 	if result := c.answered(o.Name); result != nil {
 		out.Result, out.Err = *result, cmp.Or(c.cause, errors.New("the answer was an error"))
 		return out
 	}
-	result := work.Do(ctx, action.Due{Name: o.Name, Namespace: o.Namespace, UID: o.UID, ResourceVersion: o.ResourceVersion})
+	result := work.Do(ctx, deletion.Due{Name: o.Name, Namespace: o.Namespace, UID: o.UID, ResourceVersion: o.ResourceVersion})
 	switch result.Outcome {
-	case action.Done:
-		out.Result = engine.Deleted
-	case action.Gone:
-		out.Result = engine.AlreadyGone
-	case action.Conflict:
+	case deletion.Done:
+		out.Result = expire.Deleted
+	case deletion.Gone:
+		out.Result = expire.AlreadyGone
+	case deletion.Conflict:
 		return c.attempt(ctx, work, out.Object, true)
 	default:
 		out.Err = result.Err
@@ -335,7 +335,7 @@ func (c *cluster) attempt(ctx context.Context, work engine.Work, o engine.Entry,
 }
 
 // answered is the answer that a test prepared, or nil.
-func (c *cluster) answered(name string) *engine.Ending {
+func (c *cluster) answered(name string) *expire.Ending {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.answer == nil {

@@ -18,7 +18,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"curfew.dev/curfew/controller/cleanup/survey"
-	"curfew.dev/curfew/controller/engine"
+	"curfew.dev/curfew/controller/expire"
 	"curfew.dev/curfew/controller/follow"
 	"curfew.dev/curfew/controller/loop"
 	"curfew.dev/curfew/policy/cleanup"
@@ -30,9 +30,9 @@ import (
 
 // Engine is what a run needs of the engine.
 type Engine interface {
-	RegisterKind(k engine.KindOptions) (engine.Kind, error)
-	ForgetKind(k engine.Kind)
-	Delete(ctx context.Context, o engine.Entry, work engine.Work) engine.Outcome
+	RegisterKind(k expire.KindOptions) (expire.Kind, error)
+	ForgetKind(k expire.Kind)
+	Delete(ctx context.Context, o expire.Entry, work expire.Work) expire.Outcome
 	Epoch() uint64
 }
 

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"testing"
 
-	"curfew.dev/curfew/controller/engine"
+	"curfew.dev/curfew/controller/expire"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
@@ -23,9 +23,9 @@ func TestKilledInTrouble(t *testing.T) {
 		"a report page is cut":     {5, loseReport(2), func(*cluster) {}, lost},
 		"a report page is deleted": {5, loseReport(0), func(*cluster) {}, lost},
 		"a permission is missing": {2, func(c *cluster) {
-			c.answer = func(string) *engine.Ending {
+			c.answer = func(string) *expire.Ending {
 				if c.lacks = c.lacks || len(c.sent) >= 2; c.lacks {
-					return new(engine.Refused)
+					return new(expire.Refused)
 				}
 				return nil
 			}

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 
-	"curfew.dev/curfew/controller/action"
+	"curfew.dev/curfew/controller/deletion"
 	"curfew.dev/curfew/policy/resolution"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
@@ -23,8 +23,8 @@ type lateServer struct {
 	sent  []time.Time
 }
 
-// Do implements action.Action.
-func (s *lateServer) Do(ctx context.Context, due action.Due) action.Answer {
+// Do implements deletion.Action.
+func (s *lateServer) Do(ctx context.Context, due deletion.Due) deletion.Answer {
 	s.mu.Lock()
 	s.sent = append(s.sent, time.Now())
 	s.mu.Unlock()

@@ -14,8 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"curfew.dev/curfew/controller/cleanup/survey"
+	"curfew.dev/curfew/controller/deletion"
 	"curfew.dev/curfew/controller/loop"
-	"curfew.dev/curfew/controller/pause"
 	"curfew.dev/curfew/policy/cleanup"
 	"curfew.dev/curfew/policy/judging"
 	"curfew.dev/curfew/policy/v1alpha1"
@@ -141,11 +141,11 @@ func (b *batch) confirmed(ctx context.Context) bool {
 	return b.unconfirmed == nil
 }
 
-// confirmedAge is how long ago the run was confirmed. Any clock counts: see [pause.Age].
+// confirmedAge is how long ago the run was confirmed. Any clock counts: see [deletion.Age].
 func (r *run) confirmedAge() time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return pause.Age(r.c.options.Clock.Now(), r.confirmed)
+	return deletion.Age(r.c.options.Clock.Now(), r.confirmed)
 }
 
 // ends reports whether an error of confirm ends the run, or makes it wait until a user acts. The

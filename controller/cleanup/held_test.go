@@ -9,7 +9,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"curfew.dev/curfew/controller/engine"
+	"curfew.dev/curfew/controller/expire"
 	"curfew.dev/curfew/policy/resolution"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
@@ -30,16 +30,16 @@ func TestHeldRun(t *testing.T) {
 			c.unread = of.unread
 			p := tmpPolicy(t, func(s *v1alpha1.CleanupSpec) { s.StartingDeadlineSeconds = new(int64(3600)) })
 			attempts, resumed := 0, false
-			c.answer = func(string) *engine.Ending {
+			c.answer = func(string) *expire.Ending {
 				attempts++
 				if resumed = resumed || c.waited > 23*time.Hour; resumed {
 					return nil
 				}
 				c.dead = killed && attempts > 20 && c.late == 0
-				held := engine.Held
+				held := expire.Held
 				return &held
 			}
-			c.cause = engine.ErrHeldByPause
+			c.cause = expire.ErrHeldByPause
 			err := c.work(t.Context(), p)
 			if killed {
 				if stalled := c.condition(v1alpha1.ConditionStalled); err == nil || !strings.HasPrefix(stalled, of.want) {
@@ -87,7 +87,7 @@ func TestPauseOfOneNamespace(t *testing.T) {
 			}
 			c.held = func(scope string) bool { return scope == "prod" && c.waitedFor() < 23*time.Hour }
 			at := map[string]time.Duration{}
-			c.answer = func(name string) *engine.Ending { at[name] = c.waited; return nil }
+			c.answer = func(name string) *expire.Ending { at[name] = c.waited; return nil }
 			edit(c)
 			must(t, c.work(t.Context(), tmpPolicy(t, func(*v1alpha1.CleanupSpec) {})))
 			c.check(name)

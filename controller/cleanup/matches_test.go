@@ -13,7 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"curfew.dev/curfew/controller/engine"
+	"curfew.dev/curfew/controller/expire"
 	"curfew.dev/curfew/policy/cleanup"
 	"curfew.dev/curfew/policy/v1alpha1"
 	"curfew.dev/curfew/policy/wellknown"
@@ -341,7 +341,7 @@ func startsAgain(t *testing.T, p *cleanup.Policy) {
 	c := newCluster(t)
 	c.unused(true, "tmp-1", "tmp-2")
 	c.onTime(p, 0)
-	c.answer = func(name string) *engine.Ending {
+	c.answer = func(name string) *expire.Ending {
 		if name == "tmp-2" {
 			c.unused(false, name)
 		}

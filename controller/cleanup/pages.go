@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
-	"curfew.dev/curfew/controller/pause"
+	"curfew.dev/curfew/controller/deletion"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
@@ -128,7 +128,7 @@ func (s *store) deletePages(ctx context.Context, pages []listedPage) error {
 	for _, one := range pages {
 		state := &metav1.Preconditions{UID: &one.uid, ResourceVersion: &one.version}
 		err := s.reports.Delete(ctx, one.name, metav1.DeleteOptions{Preconditions: state})
-		if errors.Is(err, pause.ErrHeld) {
+		if errors.Is(err, deletion.ErrHeld) {
 			return nil // The next run prunes it, and what has changed since the list.
 		}
 		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {

@@ -8,7 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"curfew.dev/curfew/controller/engine"
+	"curfew.dev/curfew/controller/expire"
 	"curfew.dev/curfew/policy/cleanup"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
@@ -23,7 +23,7 @@ func TestPausedKindDoesNotHoldARunForDays(t *testing.T) {
 		object.UID = types.UID(object.Name)
 		c.objects[object.Name] = object
 	}
-	c.answer, c.cause = func(string) *engine.Ending { return new(engine.Held) }, engine.ErrPaused
+	c.answer, c.cause = func(string) *expire.Ending { return new(expire.Held) }, expire.ErrPaused
 	must(t, c.work(t.Context(), tmpPolicy(t, func(*v1alpha1.CleanupSpec) {})))
 	if run := c.status.LastRun; run.Phase != v1alpha1.RunCompleted || run.Deleted != 0 || run.Lost != 0 {
 		t.Errorf("run %+v", run)
@@ -98,7 +98,7 @@ func TestSuspendedWhileTheWatchIsSilent(t *testing.T) {
 					return !api.deletedAlready()
 				}
 			}
-			api.answer = func(string) *engine.Ending {
+			api.answer = func(string) *expire.Ending {
 				process.options.Clock.(hasty).Step(confirmedFor / 3)
 				return nil
 			}

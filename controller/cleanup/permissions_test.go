@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"curfew.dev/curfew/controller/engine"
+	"curfew.dev/curfew/controller/expire"
 	"curfew.dev/curfew/policy/resolution"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
@@ -48,10 +48,10 @@ func TestPermissionRevokedInMidRun(t *testing.T) {
 			if c.after == 0 {
 				revoke()
 			}
-			api.answer = func(string) *engine.Ending {
+			api.answer = func(string) *expire.Ending {
 				if api.lacks || api.lacksOf != "" || len(api.sent) >= c.after {
 					revoke()
-					return new(engine.Refused)
+					return new(expire.Refused)
 				}
 				return nil
 			}
@@ -141,7 +141,7 @@ func TestPartialRightsAreResumed(t *testing.T) {
 	if err := c.controller().checkPermissions(t.Context(), c.cur(p, start)); err != nil || !strings.HasPrefix(c.condition(v1alpha1.ConditionPermissionsGranted), "False Forbidden") {
 		t.Fatal(err, c.condition(v1alpha1.ConditionPermissionsGranted))
 	}
-	c.answer = func(string) *engine.Ending { // Pages are deleted side by side: the second DELETE that comes.
+	c.answer = func(string) *expire.Ending { // Pages are deleted side by side: the second DELETE that comes.
 		if len(c.sent) > 0 {
 			c.dead = true
 		}

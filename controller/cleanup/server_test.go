@@ -23,7 +23,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/metadata"
 
-	"curfew.dev/curfew/controller/action"
+	"curfew.dev/curfew/controller/deletion"
 	"curfew.dev/curfew/policy/expression"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
@@ -130,8 +130,8 @@ func (l *leader) do(r *request, effect func() error) error {
 	return err
 }
 
-// Do implements action.Action: a DELETE with preconditions.
-func (l *leader) Do(_ context.Context, due action.Due) action.Answer {
+// Do implements deletion.Action: a DELETE with preconditions.
+func (l *leader) Do(_ context.Context, due deletion.Due) deletion.Answer {
 	resource := schema.GroupResource{Resource: "configmaps"}
 	err := l.do(&request{verb: "delete", uid: due.UID}, func() error {
 		object := l.objects[due.Name]
@@ -147,13 +147,13 @@ func (l *leader) Do(_ context.Context, due action.Due) action.Answer {
 	})
 	switch {
 	case err == nil:
-		return action.Answer{Outcome: action.Done}
+		return deletion.Answer{Outcome: deletion.Done}
 	case apierrors.IsNotFound(err):
-		return action.Answer{Outcome: action.Gone}
+		return deletion.Answer{Outcome: deletion.Gone}
 	case apierrors.IsConflict(err):
-		return action.Answer{Outcome: action.Conflict}
+		return deletion.Answer{Outcome: deletion.Conflict}
 	}
-	return action.Answer{Outcome: action.Failed, Err: err}
+	return deletion.Answer{Outcome: deletion.Failed, Err: err}
 }
 
 // remove deletes an object, or has it wait for its finalizers.

@@ -17,9 +17,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/client-go/kubernetes/scheme"
 
-	"curfew.dev/curfew/controller/action"
 	"curfew.dev/curfew/controller/cleanup/survey"
-	"curfew.dev/curfew/controller/engine"
+	"curfew.dev/curfew/controller/deletion"
+	"curfew.dev/curfew/controller/expire"
 	"curfew.dev/curfew/controller/loop"
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/cleanup"
@@ -217,7 +217,7 @@ type run struct {
 
 	mu    sync.Mutex
 	pages int32 // written so far
-	kinds map[schema.GroupVersionResource]engine.Kind
+	kinds map[schema.GroupVersionResource]expire.Kind
 	// failing are resources of objects that were given up on, until a page deletes one of their
 	// objects.
 	failing map[schema.GroupResource]bool
@@ -241,7 +241,7 @@ func (c *Controller) newRun(cur *current, info *v1alpha1.CleanupRun) (*run, erro
 	r := &run{
 		c: c, cur: cur, policy: cur.policy, account: account, ledger: cur.ledger, info: *info,
 		log:   c.log.WithValues("policy", cur.policy.ID(), "run", info.ID),
-		kinds: map[schema.GroupVersionResource]engine.Kind{}, failing: map[schema.GroupResource]bool{},
+		kinds: map[schema.GroupVersionResource]expire.Kind{}, failing: map[schema.GroupResource]bool{},
 		confirming: make(chan struct{}, 1), approvalsAfter: cur.ledger.status().ApprovalsAfterTime,
 	}
 	r.newSurvey(0)
@@ -293,10 +293,10 @@ func (r *run) stalled(s *v1alpha1.CleanupPolicyStatus, reason, message string) {
 }
 
 // objectOf is an item as the engine takes it.
-func (r *run) objectOf(item *v1alpha1.CleanupItem) (engine.Entry, error) {
+func (r *run) objectOf(item *v1alpha1.CleanupItem) (expire.Entry, error) {
 	gvr := schema.GroupVersionResource{Group: item.Group, Version: item.Version, Resource: item.Resource}
 	kind, err := r.kind(gvr, item)
-	return engine.Entry{
+	return expire.Entry{
 		Kind: kind, Namespace: item.Namespace, Name: item.Name, UID: item.UID, ResourceVersion: item.ResourceVersion,
 		// The engine's clock may be behind that of the API server, by which the run is due.
 		Expiry: r.info.ScheduledTime.Add(-maxClockSkew), Source: r.policy.ID(), Propagation: r.policy.Spec.PropagationPolicy,
@@ -306,20 +306,20 @@ func (r *run) objectOf(item *v1alpha1.CleanupItem) (engine.Entry, error) {
 }
 
 // kind registers a kind with the engine, once in a run.
-func (r *run) kind(gvr schema.GroupVersionResource, item *v1alpha1.CleanupItem) (engine.Kind, error) {
+func (r *run) kind(gvr schema.GroupVersionResource, item *v1alpha1.CleanupItem) (expire.Kind, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if known, ok := r.kinds[gvr]; ok {
 		return known, nil
 	}
-	kind, err := r.c.options.Engine.RegisterKind(engine.KindOptions{
-		Type: action.Type{
+	kind, err := r.c.options.Engine.RegisterKind(expire.KindOptions{
+		Type: deletion.Type{
 			Resource: gvr, Kind: item.Kind, Namespaced: item.Namespace != "", Protobuf: builtIn(gvr.GroupVersion().WithKind(item.Kind)),
 			Aggregated: !builtIn(gvr.GroupVersion().WithKind(item.Kind)),
 		},
 		Trigger: string(policy.TriggerCleanup), Scope: r.policy.ID(),
-		Judge: func(context.Context, engine.Entry) (engine.Judgement, error) {
-			return engine.Judgement{}, errors.New("an object of a cleanup run is judged by the run: this is a bug")
+		Judge: func(context.Context, expire.Entry) (expire.Judgement, error) {
+			return expire.Judgement{}, errors.New("an object of a cleanup run is judged by the run: this is a bug")
 		},
 	})
 	if err != nil {

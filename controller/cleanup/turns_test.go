@@ -17,7 +17,7 @@ import (
 	dynamicfake "k8s.io/client-go/dynamic/fake"
 	"k8s.io/utils/clock"
 
-	"curfew.dev/curfew/controller/engine"
+	"curfew.dev/curfew/controller/expire"
 	"curfew.dev/curfew/policy/expression"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
@@ -135,7 +135,7 @@ func TestNoPageIsHeldForDeletions(t *testing.T) {
 	p := tmpPolicy(t, func(*v1alpha1.CleanupSpec) {})
 	r, err := c.controller().newRun(c.cur(p, start), &v1alpha1.CleanupRun{ID: runID(start, p.UID), Phase: v1alpha1.RunRunning, Generation: 1, ScheduledTime: metav1.NewTime(start)})
 	must(t, err)
-	c.answer = func(name string) *engine.Ending {
+	c.answer = func(name string) *expire.Ending {
 		if r.survey.Listed != 7 {
 			t.Errorf("%s is deleted after %d objects of its page", name, r.survey.Listed)
 		}
@@ -163,8 +163,8 @@ func TestLiveJudgementsAreLimited(t *testing.T) {
 	c := newCluster(t)
 	b := c.liveBatch(c.controller(), `object.metadata.name != ""`)
 	b.budget = expression.NewBudget(1, "the budget is spent")
-	for i, want := range []engine.Verdict{engine.Track, engine.Keep} {
-		if got, err := b.Judge(t.Context(), engine.Entry{UID: "uid-tmp-1"}); err != nil || got.Verdict != want {
+	for i, want := range []expire.Verdict{expire.Track, expire.Keep} {
+		if got, err := b.Judge(t.Context(), expire.Entry{UID: "uid-tmp-1"}); err != nil || got.Verdict != want {
 			t.Errorf("judgement %d: %+v, %v", i+1, got, err)
 		}
 	}
@@ -172,7 +172,7 @@ func TestLiveJudgementsAreLimited(t *testing.T) {
 		t.Errorf("the object is %s, %s", item.Result, item.Message)
 	}
 	b.busy = start // The account is not asked to read, either.
-	if _, err := b.Judge(t.Context(), engine.Entry{UID: "uid-tmp-1"}); !errors.Is(err, engine.ErrNoSlot) {
+	if _, err := b.Judge(t.Context(), expire.Entry{UID: "uid-tmp-1"}); !errors.Is(err, expire.ErrNoSlot) {
 		t.Errorf("while the account is to wait: %v", err)
 	}
 	if err := b.submit(t.Context(), b.order); err != nil || b.unconfirmed != nil || b.budget.Spent() {
@@ -200,11 +200,11 @@ func TestLookupsHoldNoPlace(t *testing.T) {
 		process.judging = places
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if _, err := c.liveBatch(process, "true").Judge(ctx, engine.Entry{UID: "uid-tmp-1"}); !errors.Is(err, engine.ErrNoSlot) {
+		if _, err := c.liveBatch(process, "true").Judge(ctx, expire.Entry{UID: "uid-tmp-1"}); !errors.Is(err, expire.ErrNoSlot) {
 			t.Errorf("without a place: %v", err)
 		}
 		late := func() error { <-ctx.Done(); return nil }
-		if err := place.judging(ctx, late); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, engine.ErrNoSlot) {
+		if err := place.judging(ctx, late); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, expire.ErrNoSlot) {
 			t.Errorf("after a slow read: %v", err)
 		}
 		if places.free != 1 || len(places.waiting) != 0 {

@@ -18,8 +18,8 @@ import (
 	"k8s.io/client-go/discovery"
 	"k8s.io/utils/clock"
 
-	"curfew.dev/curfew/controller/engine"
-	"curfew.dev/curfew/controller/feedset"
+	"curfew.dev/curfew/controller/expire"
+
 	"curfew.dev/curfew/controller/follow"
 	"curfew.dev/curfew/controller/permission"
 	"curfew.dev/curfew/test/builders"
@@ -28,7 +28,7 @@ import (
 // cluster is what [Labels] sees and does in these tests.
 type cluster struct {
 	services, roles, bindings *builders.Source
-	feeds                     *feedset.Set
+	feeds                     *Set
 
 	mu         sync.Mutex
 	served     []*metav1.APIResourceList
@@ -103,18 +103,18 @@ func (e *cluster) discover(context.Context) ([]*metav1.APIGroup, []*metav1.APIRe
 type planted struct {
 	cluster *cluster
 	name    string
-	handle  engine.Kind
+	handle  expire.Kind
 }
 
 // tracker forgets what feeds tracked, as the engine does.
 type tracker struct {
 	*cluster
-	handles map[engine.Kind]*feedset.Spec
+	handles map[expire.Kind]*Spec
 }
 
-func (t tracker) Hold(engine.Kind, bool) {}
+func (t tracker) Hold(expire.Kind, bool) {}
 
-func (t tracker) ForgetKind(kind engine.Kind) {
+func (t tracker) ForgetKind(kind expire.Kind) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	name := testName(t.handles[kind])
@@ -153,7 +153,7 @@ func sameObjects(a, b string) bool {
 
 func (p *planted) RejudgeNamespace(name string) { p.note(name) }
 func (p *planted) RejudgeAll()                  { p.note("*") }
-func (p *planted) Handles() []engine.Kind       { return []engine.Kind{p.handle} }
+func (p *planted) Handles() []expire.Kind       { return []expire.Kind{p.handle} }
 
 func (p *planted) note(what string) {
 	p.cluster.mu.Lock()
@@ -161,12 +161,12 @@ func (p *planted) note(what string) {
 	p.cluster.judged = append(p.cluster.judged, p.name+":"+what)
 }
 
-func testName(t *feedset.Spec) string {
+func testName(t *Spec) string {
 	out := t.Resource.Resource + "." + t.Kind.Version
 	if t.Namespace != "" {
 		out += "@" + t.Namespace
 	}
-	if t.Purpose == feedset.Alias {
+	if t.Purpose == Alias {
 		out += "~"
 	}
 	return out
@@ -192,7 +192,7 @@ func resource(name, kind string, verbs ...string) metav1.APIResource {
 func clusterWide(r metav1.APIResource) metav1.APIResource { r.Namespaced = false; return r }
 
 // keep runs a keeper until the test ends. Call it inside a synctest bubble.
-func keep(t *testing.T, prepare func(*cluster), change func(*Options)) (*cluster, *Labels) {
+func keep(t *testing.T, prepare func(*cluster), change func(*LabelsOptions)) (*cluster, *Labels) {
 	t.Helper()
 	e := &cluster{
 		services: builders.MakeSource(), roles: builders.MakeSource(), bindings: builders.MakeSource(),
@@ -207,11 +207,11 @@ func keep(t *testing.T, prepare func(*cluster), change func(*Options)) (*cluster
 		prepare(e)
 	}
 	none := builders.MakeSource()
-	handles := map[engine.Kind]*feedset.Spec{}
-	e.feeds = feedset.New(feedset.Options{Clock: clock.RealClock{}, Tracker: tracker{e, handles}})
-	options := Options{
+	handles := map[expire.Kind]*Spec{}
+	e.feeds = NewSet(SetOptions{Clock: clock.RealClock{}, Tracker: tracker{e, handles}})
+	options := LabelsOptions{
 		Feeds: e.feeds,
-		Make: func(spec *feedset.Spec) (feedset.Feed, error) {
+		Make: func(spec *Spec) (Feed, error) {
 			e.mu.Lock()
 			defer e.mu.Unlock()
 			if e.broken[spec.Resource.Resource] {
@@ -219,7 +219,7 @@ func keep(t *testing.T, prepare func(*cluster), change func(*Options)) (*cluster
 			}
 			e.refuse[testName(spec)] = spec.Forbidden
 			e.asks[testName(spec)], e.aggregated[testName(spec)] = spec.Propagation, spec.Aggregated
-			one := &planted{cluster: e, name: testName(spec), handle: engine.Kind(len(handles) + 1)}
+			one := &planted{cluster: e, name: testName(spec), handle: expire.Kind(len(handles) + 1)}
 			handles[one.handle] = spec
 			return one, nil
 		},
@@ -261,7 +261,7 @@ func keep(t *testing.T, prepare func(*cluster), change func(*Options)) (*cluster
 	if change != nil {
 		change(&options)
 	}
-	l, err := New(options)
+	l, err := NewLabels(options)
 	must(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	var group sync.WaitGroup

@@ -9,8 +9,6 @@ import (
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-
-	"curfew.dev/curfew/controller/feedset"
 )
 
 // ownProfile is a KindProfile of the cluster for JobSets.
@@ -43,8 +41,8 @@ func beginHeld(t *testing.T, starting func(*profiled)) (c *profiled, r *Profiles
 			}
 		}
 		c.made = func(profile string) { add("start " + profile) }
-		c.feeds.Apply(t.Context(), &feedset.Source{Make: c.Make, Log: logr.Discard(), Skipped: r.source.Skipped}, []*feedset.Spec{{
-			Key:  feedset.Key{Resource: schema.GroupResource{Group: "jobset.x-k8s.io", Resource: "jobsets"}, Purpose: feedset.Label},
+		c.feeds.Apply(t.Context(), &Source{Make: c.Make, Log: logr.Discard(), Skipped: r.source.Skipped}, []*Spec{{
+			Key:  Key{Resource: schema.GroupResource{Group: "jobset.x-k8s.io", Resource: "jobsets"}, Purpose: Label},
 			Kind: schema.GroupVersionKind{Group: "jobset.x-k8s.io", Version: "v1alpha2", Kind: "JobSet"},
 		}}, nil)
 	})

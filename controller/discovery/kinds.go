@@ -11,10 +11,10 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"curfew.dev/curfew/controller/discovery/served"
 	"curfew.dev/curfew/controller/follow"
 	"curfew.dev/curfew/controller/loop"
 	"curfew.dev/curfew/controller/permission"
+	"curfew.dev/curfew/policy/cleanup"
 )
 
 // Kind is a kind that can be listed, watched and deleted, so that a TTL label on its objects can
@@ -48,7 +48,7 @@ func kindsOf(
 ) (kinds map[schema.GroupResource]Kind, lacking []string) {
 	kinds = map[schema.GroupResource]Kind{}
 	without := map[string]bool{}
-	served.Each(groups, lists, func(version schema.GroupVersion, resource *metav1.APIResource) {
+	cleanup.Each(groups, lists, func(version schema.GroupVersion, resource *metav1.APIResource) {
 		at := schema.GroupResource{Group: version.Group, Resource: resource.Name}
 		if _, known := kinds[at]; known || skip(version) {
 			return

@@ -20,15 +20,15 @@ import (
 	"k8s.io/utils/clock"
 
 	"curfew.dev/curfew/controller/collectors"
-	"curfew.dev/curfew/controller/feedset"
+
 	"curfew.dev/curfew/controller/follow"
 	"curfew.dev/curfew/controller/loop"
 	"curfew.dev/curfew/controller/permission"
 	"curfew.dev/curfew/policy/wellknown"
 )
 
-// Options of [Labels].
-type Options struct {
+// LabelsOptions of [Labels].
+type LabelsOptions struct {
 	// Discover lists what the API server serves.
 	Discover func(ctx context.Context) ([]*metav1.APIGroup, []*metav1.APIResourceList, error)
 	// Definitions are the kinds of CustomResourceDefinitions, which are known without discovery.
@@ -48,8 +48,8 @@ type Options struct {
 	Namespaces []string
 	Alias      bool // has the label's alias watched as well
 	// Feeds are kept in step with the answers. Make makes one.
-	Feeds *feedset.Set
-	Make  func(spec *feedset.Spec) (feedset.Feed, error)
+	Feeds *Set
+	Make  func(spec *Spec) (Feed, error)
 
 	Clock      clock.Clock
 	Log        logr.Logger
@@ -70,11 +70,11 @@ const (
 
 // Labels keeps a feed of labelled objects for each kind that is served and permitted.
 type Labels struct {
-	options  Options
+	options  LabelsOptions
 	log      logr.Logger
 	services *follow.Mirror[service]
 	bindings *permission.Bindings
-	source   *feedset.Source
+	source   *Source
 	watched  prometheus.Gauge
 	changed  []func()
 	wake     loop.Signal
@@ -91,14 +91,14 @@ type Labels struct {
 	places []Place
 }
 
-// New makes a Labels. It fails if its metrics cannot be registered.
-func New(options Options) (*Labels, error) {
+// NewLabels makes a Labels. It fails if its metrics cannot be registered.
+func NewLabels(options LabelsOptions) (*Labels, error) {
 	l := &Labels{
 		options: options, log: options.Log.WithName("labels"), wake: loop.NewSignal(), reported: map[schema.GroupKind]string{},
 		watched: collectors.Gauge("curfew_label_kinds_watched",
 			"Kinds whose TTL labels are carried out, in some namespaces at least.").WithLabelValues(),
 	}
-	l.source = &feedset.Source{
+	l.source = &Source{
 		Make: options.Make, Log: l.log,
 		Skipped: collectors.Gauge("curfew_label_kinds_skipped",
 			"Kinds whose TTL labels have no effect, by reason: Curfew lacks a permission, or the feed cannot be made.", "group", "kind", "reason"),
@@ -159,7 +159,7 @@ func (l *Labels) refresh(ctx context.Context) (time.Duration, error) {
 	if err != nil {
 		return 0, errors.Join(errServed, err)
 	}
-	var specs []*feedset.Spec
+	var specs []*Spec
 	places := []Place{}
 	states := map[schema.GroupKind]string{}
 	for _, kind := range kinds {
@@ -191,19 +191,19 @@ func (l *Labels) refresh(ctx context.Context) (time.Duration, error) {
 }
 
 // specs are the feeds of a kind in a namespace, or with "" in all.
-func (l *Labels) specs(kind Kind, namespace string, propagation metav1.DeletionPropagation) []*feedset.Spec {
-	label := &feedset.Spec{
-		Key:  feedset.Key{Resource: kind.GroupResource(), Purpose: feedset.Label, Namespace: namespace},
+func (l *Labels) specs(kind Kind, namespace string, propagation metav1.DeletionPropagation) []*Spec {
+	label := &Spec{
+		Key:  Key{Resource: kind.GroupResource(), Purpose: Label, Namespace: namespace},
 		Kind: kind.GroupVersionKind, ClusterScoped: kind.ClusterScoped, Aggregated: kind.Aggregated, Propagation: propagation,
 		Version:   fmt.Sprintf("%s/%t/%t/%s", kind.GroupVersionKind, kind.ClusterScoped, kind.Aggregated, propagation),
 		Forbidden: l.Again,
 	}
 	if !l.options.Alias {
-		return []*feedset.Spec{label}
+		return []*Spec{label}
 	}
 	alias := *label
-	alias.Purpose = feedset.Alias
-	return []*feedset.Spec{label, &alias}
+	alias.Purpose = Alias
+	return []*Spec{label, &alias}
 }
 
 // discover finds the kinds that are served, except for custom kinds. Where a group does not answer,

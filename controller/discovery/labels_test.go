@@ -30,7 +30,7 @@ func TestEveryKindIsWatchedOnce(t *testing.T) {
 				resources("odd.example.com/v1", resource("things", "Thing", "get", "list")),
 				resources("odd.example.com/v1alpha1", resource("things", "Thing")),
 			)
-		}, func(o *Options) { o.Alias = true })
+		}, func(o *LabelsOptions) { o.Alias = true })
 		after(2 * time.Second)
 		var want []string
 		for _, name := range []string{"configmaps.v1", "secrets.v1", "nodes.v1", "deployments.v1", "old.v1beta1", "things.v1alpha1"} {
@@ -226,7 +226,7 @@ func TestEverywhere(t *testing.T) {
 			e.rules[permission.Nowhere] = rule("", "secrets", "configmaps")
 			e.rules["named"] = rule("", "nodes")
 			e.served = append(e.served, resources("apps/v1", resource("deployments", "Deployment")))
-		}, func(o *Options) { o.Namespaces = []string{"named"} })
+		}, func(o *LabelsOptions) { o.Namespaces = []string{"named"} })
 		l.OnChange(func() { told++ })
 		if got, known := l.Everywhere(); known {
 			t.Errorf("got %v before anything was asked", got)
@@ -260,7 +260,7 @@ func TestPermissionsInNamespaces(t *testing.T) {
 			e.rules["team"] = rule("", "secrets", "nodes")
 			e.rules["named"] = rule("", "secrets")
 			e.rules["unknown"] = everything() // no event reports it
-		}, func(o *Options) { o.Namespaces = []string{"named"} })
+		}, func(o *LabelsOptions) { o.Namespaces = []string{"named"} })
 		after(2 * time.Second)
 		e.expect(t, "configmaps.v1", "secrets.v1@named")
 		e.bindings.Put(binding("team", "curfew", "whatever", "curfew-controller"))

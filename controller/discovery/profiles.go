@@ -12,7 +12,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"curfew.dev/curfew/controller/collectors"
-	"curfew.dev/curfew/controller/feedset"
+
 	"curfew.dev/curfew/controller/follow"
 	"curfew.dev/curfew/controller/loop"
 )
@@ -20,16 +20,16 @@ import (
 // ProfilesOptions are the options of [NewProfiles].
 type ProfilesOptions struct {
 	// Typed are feeds of kinds that run whatever profiles say.
-	Typed []*feedset.Spec
+	Typed []*Spec
 	// Watched reports whether any trigger judges the kind of a feed; the others do not run.
-	Watched func(spec *feedset.Spec) bool
+	Watched func(spec *Spec) bool
 	// Deadlines reports whether deadlines are enforced, which takes further permissions.
 	Deadlines bool
 	// Platform knows the profiles and the kinds that are served.
 	Platform *follow.Platform
 	// Feeds are kept in step with profiles and kinds. Make makes one.
-	Feeds *feedset.Set
-	Make  func(spec *feedset.Spec) (feedset.Feed, error)
+	Feeds *Set
+	Make  func(spec *Spec) (Feed, error)
 
 	Clock      clock.Clock
 	Log        logr.Logger
@@ -43,14 +43,14 @@ type Profiles struct {
 	options ProfilesOptions
 	log     logr.Logger
 	dirty   loop.Signal
-	source  *feedset.Source
+	source  *Source
 }
 
 // NewProfiles makes a Profiles. It fails if its metrics cannot be registered. Call it before the
 // platform is followed.
 func NewProfiles(options ProfilesOptions) (*Profiles, error) {
 	p := &Profiles{options: options, log: options.Log.WithName("kinds"), dirty: loop.NewSignal()}
-	p.source = &feedset.Source{
+	p.source = &Source{
 		Make: options.Make, Log: p.log,
 		Skipped: collectors.Gauge("curfew_kinds_skipped",
 			"Kinds with a profile that are not watched, or not for all, by reason: Curfew lacks a permission to watch and delete, "+
@@ -88,19 +88,19 @@ func (p *Profiles) refresh(ctx context.Context) (time.Duration, error) {
 
 // wanted are the feeds of the kinds that can finish and are served, each with the profile as it
 // applies to the installed version.
-func (p *Profiles) wanted() ([]*feedset.Spec, error) {
+func (p *Profiles) wanted() ([]*Spec, error) {
 	if err := p.options.Platform.Kinds(); err != nil {
 		return nil, err
 	}
-	var out []*feedset.Spec
+	var out []*Spec
 	for profile, definition := range p.options.Platform.Store().Snapshot().Installed() {
 		if p.typed(profile.Kind.GroupKind()) || !profile.Finishable() {
 			continue
 		}
-		spec := feedset.OfProfile(profile, fmt.Sprintf("%s/%s/%d/%s/%d/%s",
+		spec := OfProfile(profile, fmt.Sprintf("%s/%s/%d/%s/%d/%s",
 			profile.Name, profile.UID, profile.Generation, definition.UID, definition.Generation, profile.Unenforced))
 		if !p.options.Deadlines {
-			spec.Optional = slices.DeleteFunc(spec.Optional, func(needs feedset.Needs) bool { return needs.Reason == feedset.ReasonDeadline })
+			spec.Optional = slices.DeleteFunc(spec.Optional, func(needs Needs) bool { return needs.Reason == ReasonDeadline })
 		}
 		out = append(out, spec)
 	}
@@ -108,19 +108,19 @@ func (p *Profiles) wanted() ([]*feedset.Spec, error) {
 }
 
 // watched are the specs of kinds that a trigger judges.
-func (p *Profiles) watched(specs []*feedset.Spec) []*feedset.Spec {
-	return slices.DeleteFunc(slices.Clone(specs), func(spec *feedset.Spec) bool { return !p.options.Watched(spec) })
+func (p *Profiles) watched(specs []*Spec) []*Spec {
+	return slices.DeleteFunc(slices.Clone(specs), func(spec *Spec) bool { return !p.options.Watched(spec) })
 }
 
 func (p *Profiles) typed(kind schema.GroupKind) bool {
-	return slices.ContainsFunc(p.options.Typed, func(spec *feedset.Spec) bool { return spec.Kind.GroupKind() == kind })
+	return slices.ContainsFunc(p.options.Typed, func(spec *Spec) bool { return spec.Kind.GroupKind() == kind })
 }
 
 // runtimeChanged has the objects judged again that may use a runtime: in its namespace, or with ""
 // everywhere. A LifecyclePolicy that looks at the runtime may bound their TTL label.
 func (p *Profiles) runtimeChanged(resource schema.GroupVersionResource, namespace string) {
 	snapshot := p.options.Platform.Store().Snapshot()
-	p.options.Feeds.Rejudge(namespace, func(spec *feedset.Spec) bool {
+	p.options.Feeds.Rejudge(namespace, func(spec *Spec) bool {
 		runtime := snapshot.RuntimeOf(spec.Kind.GroupKind())
 		if spec.Profile != nil {
 			runtime = spec.Profile.Runtime

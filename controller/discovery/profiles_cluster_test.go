@@ -7,8 +7,8 @@ import (
 	"sync"
 	"time"
 
-	"curfew.dev/curfew/controller/engine"
-	"curfew.dev/curfew/controller/feedset"
+	"curfew.dev/curfew/controller/expire"
+
 	"curfew.dev/curfew/controller/follow"
 	"curfew.dev/curfew/controller/permission"
 	"curfew.dev/curfew/policy/expression"
@@ -18,7 +18,7 @@ import (
 // profiled is what a Profiles sees and does in these tests.
 type profiled struct {
 	profiles, definitions, runtimes *builders.Source
-	feeds                           *feedset.Set
+	feeds                           *Set
 	platform                        *follow.Platform
 
 	mu       sync.Mutex
@@ -43,35 +43,35 @@ type profiled struct {
 }
 
 // Watched reports whether a trigger judges the kind.
-func (c *profiled) Watched(spec *feedset.Spec) bool {
+func (c *profiled) Watched(spec *Spec) bool {
 	return !slices.Contains(c.unwatched, spec.Resource.Resource)
 }
 
 // Hold and ForgetKind do what the engine does.
-func (c *profiled) Hold(kind engine.Kind, on bool) {
+func (c *profiled) Hold(kind expire.Kind, on bool) {
 	if c.log != nil {
 		c.log(map[bool]string{true: "hold ", false: "release "}[on] + c.resourceOf(kind))
 	}
 }
 
-func (c *profiled) ForgetKind(kind engine.Kind) {
+func (c *profiled) ForgetKind(kind expire.Kind) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.forgot = append(c.forgot, c.handles[kind])
 }
 
-func (c *profiled) resourceOf(kind engine.Kind) string {
+func (c *profiled) resourceOf(kind expire.Kind) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.handles[kind]
 }
 
 // register returns the handle of a resource: the same one for each feed.
-func (c *profiled) register(resource string) engine.Kind {
+func (c *profiled) register(resource string) expire.Kind {
 	if !slices.Contains(c.handles, resource) {
 		c.handles = append(c.handles, resource)
 	}
-	return engine.Kind(slices.Index(c.handles, resource))
+	return expire.Kind(slices.Index(c.handles, resource))
 }
 
 // Lacks answers as the API server does.
@@ -95,7 +95,7 @@ func (c *profiled) Lacks(_ context.Context, _ string, needs []permission.Need) (
 }
 
 // Make makes feeds.
-func (c *profiled) Make(spec *feedset.Spec) (made feedset.Feed, err error) {
+func (c *profiled) Make(spec *Spec) (made Feed, err error) {
 	if spec.Profile == nil {
 		return other{c, spec.Kind.Kind}, nil
 	}
@@ -125,7 +125,7 @@ type other struct {
 
 func (o other) Run(ctx context.Context) error { <-ctx.Done(); return nil }
 func (o other) RejudgeNamespace(string)       {}
-func (o other) Handles() []engine.Kind        { return nil }
+func (o other) Handles() []expire.Kind        { return nil }
 
 func (o other) RejudgeAll() {
 	if o.cluster.log != nil {
@@ -136,7 +136,7 @@ func (o other) RejudgeAll() {
 type stream struct {
 	cluster *profiled
 	profile *expression.Profile
-	handle  engine.Kind
+	handle  expire.Kind
 	judged  []string
 }
 
@@ -156,7 +156,7 @@ func (s *stream) Run(ctx context.Context) error {
 
 func (s *stream) RejudgeNamespace(name string) { s.note(name) }
 func (s *stream) RejudgeAll()                  { s.note("*") }
-func (s *stream) Handles() []engine.Kind       { return []engine.Kind{s.handle} }
+func (s *stream) Handles() []expire.Kind       { return []expire.Kind{s.handle} }
 
 func (s *stream) note(what string) {
 	s.cluster.mu.Lock()

@@ -16,7 +16,6 @@ import (
 	"k8s.io/client-go/dynamic/fake"
 	"k8s.io/utils/clock"
 
-	"curfew.dev/curfew/controller/feedset"
 	"curfew.dev/curfew/controller/follow"
 	"curfew.dev/curfew/manifests/profiles"
 	"curfew.dev/curfew/test/builders"
@@ -54,7 +53,7 @@ func begin(t *testing.T, before ...func(*profiled, *Profiles)) (*profiled, *Prof
 		profiles: builders.MakeSource(), definitions: builders.MakeSource(), runtimes: builders.MakeSource(),
 		missing: map[string][]string{}, broken: map[string]bool{}, running: map[string]*stream{},
 	}
-	c.feeds = feedset.New(feedset.Options{Tracker: c, Lacks: c.Lacks, Clock: clock.RealClock{}})
+	c.feeds = NewSet(SetOptions{Tracker: c, Lacks: c.Lacks, Clock: clock.RealClock{}})
 	builtin, err := profiles.All()
 	must(t, err)
 	none := builders.MakeSource()
@@ -74,7 +73,7 @@ func begin(t *testing.T, before ...func(*profiled, *Profiles)) (*profiled, *Prof
 		},
 	})
 	must(t, err)
-	r, err := NewProfiles(ProfilesOptions{Typed: feedset.Typed(), Watched: c.Watched, Deadlines: true, Platform: c.platform, Feeds: c.feeds, Make: c.Make, Clock: clock.RealClock{}, Log: logr.Discard()})
+	r, err := NewProfiles(ProfilesOptions{Typed: Typed(), Watched: c.Watched, Deadlines: true, Platform: c.platform, Feeds: c.feeds, Make: c.Make, Clock: clock.RealClock{}, Log: logr.Discard()})
 	must(t, err)
 	for _, prepare := range before {
 		prepare(c, r)

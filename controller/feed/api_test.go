@@ -18,7 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"curfew.dev/curfew/controller/action/deletion"
+	"curfew.dev/curfew/controller/deletion"
 )
 
 // api is an API server with the objects of one kind, at the level at which a feed speaks to it: the

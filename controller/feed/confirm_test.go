@@ -24,7 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"curfew.dev/curfew/controller/engine"
+	"curfew.dev/curfew/controller/expire"
 	"curfew.dev/curfew/controller/follow"
 	"curfew.dev/curfew/policy/expression"
 	"curfew.dev/curfew/policy/v1alpha1"
@@ -174,11 +174,11 @@ func judgedBy(t *testing.T, w *world, s *silent, confirmed bool) {
 	must(t, err)
 	rules, err := follow.NewRules(platform, namespaces, clock.RealClock{}, logr.Discard(), nil)
 	must(t, err)
-	options := engine.Options{Triggers: triggers(w)}
+	options := expire.Options{Triggers: triggers(w)}
 	if confirmed {
 		options.Rules = rules
 	}
-	e, err := engine.New(options)
+	e, err := expire.New(options)
 	must(t, err)
 	from := follow.Cached{Platform: platform, Namespaces: namespaces}
 	var feed *Feed

@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"curfew.dev/curfew/controller/engine"
+	"curfew.dev/curfew/controller/expire"
 	"curfew.dev/curfew/controller/loop"
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/expression"
@@ -63,9 +63,9 @@ func (f *Feed) context(ctx context.Context, facts *policy.Facts, object runtime.
 var (
 	// errPoliciesChanged lasts until the cache has the new policy, which decides how much of an
 	// object is read.
-	errPoliciesChanged = fmt.Errorf("a LifecyclePolicy has changed: %w", engine.ErrRulesChanged)
+	errPoliciesChanged = fmt.Errorf("a LifecyclePolicy has changed: %w", expire.ErrRulesChanged)
 	// errProfileChanged lasts until a feed with the new profile has replaced this one.
-	errProfileChanged = fmt.Errorf("its KindProfile has changed: %w", engine.ErrRulesChanged)
+	errProfileChanged = fmt.Errorf("its KindProfile has changed: %w", expire.ErrRulesChanged)
 )
 
 // tolerant keeps objects whose runtime cannot be read. An error would end the whole list or watch

@@ -16,8 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/clock"
 
-	"curfew.dev/curfew/controller/action"
-	"curfew.dev/curfew/controller/engine"
+	"curfew.dev/curfew/controller/deletion"
+	"curfew.dev/curfew/controller/expire"
 	"curfew.dev/curfew/controller/loop"
 	"curfew.dev/curfew/controller/watch"
 	"curfew.dev/curfew/policy/judging"
@@ -26,7 +26,7 @@ import (
 
 // Options are common to all feeds.
 type Options struct {
-	Engine *engine.Engine
+	Engine *expire.Engine
 	// Cached decides when an object may be due; it may lag. Live decides right before an object is
 	// deleted or stopped.
 	Cached, Live platform.Source
@@ -93,7 +93,7 @@ type Feed struct {
 type trigger struct {
 	*Feed
 	*Trigger
-	handle engine.Kind
+	handle expire.Kind
 }
 
 // New registers the kind with the engine and makes its feed.
@@ -143,8 +143,8 @@ func New(kind Kind, options Options) (*Feed, error) {
 // register makes the kind known to the engine for one trigger.
 func (f *Feed) register(what *Trigger) error {
 	one := &trigger{Feed: f, Trigger: what}
-	handle, err := f.options.Engine.RegisterKind(engine.KindOptions{
-		Type: action.Type{
+	handle, err := f.options.Engine.RegisterKind(expire.KindOptions{
+		Type: deletion.Type{
 			Resource:    f.resource(),
 			Kind:        f.kind.Profile.Kind.Kind,
 			Namespaced:  !f.kind.Profile.ClusterScoped,
@@ -175,8 +175,8 @@ func (f *Feed) resource() schema.GroupVersionResource {
 func (f *Feed) Kind() schema.GroupKind { return f.kind.Profile.Kind.GroupKind() }
 
 // Handles are the engine's handles of the kind, one for each trigger.
-func (f *Feed) Handles() []engine.Kind {
-	var out []engine.Kind
+func (f *Feed) Handles() []expire.Kind {
+	var out []expire.Kind
 	for _, one := range f.triggers {
 		out = append(out, one.handle)
 	}

@@ -8,7 +8,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"curfew.dev/curfew/controller/engine"
+	"curfew.dev/curfew/controller/expire"
 	"curfew.dev/curfew/policy/expression"
 	"curfew.dev/curfew/policy/resolution"
 	"curfew.dev/curfew/policy/v1alpha1"
@@ -148,24 +148,24 @@ func TestJudge(t *testing.T) {
 	for name, test := range map[string]struct {
 		there  func(*world)
 		broken bool
-		want   engine.Verdict
+		want   expire.Verdict
 		uid    string
 		// finalizers that the engine is told of
 		finalizers []string
 	}{
-		"due, with a finalizer": {there: func(w *world) { w.put(held) }, want: engine.Track, uid: "uid-a", finalizers: held.Finalizers},
-		"gone":                  {there: func(*world) {}, want: engine.Gone},
-		"due":                   {there: func(w *world) { w.put(finished("ci", "a", "uid-a", 5)) }, want: engine.Track, uid: "uid-a"},
-		"TTL gone":              {there: func(w *world) { w.put(finished("ci", "a", "uid-a", -1)) }, want: engine.Keep},
-		"re-created":            {there: func(w *world) { w.put(finished("ci", "a", "uid-b", 5)) }, want: engine.Track, uid: "uid-b"},
-		"other, no TTL":         {there: func(w *world) { w.put(finished("ci", "a", "uid-b", -1)) }, want: engine.Gone},
-		"terminating":           {there: func(w *world) { w.put(deleting) }, want: engine.BeingDeleted},
+		"due, with a finalizer": {there: func(w *world) { w.put(held) }, want: expire.Track, uid: "uid-a", finalizers: held.Finalizers},
+		"gone":                  {there: func(*world) {}, want: expire.Gone},
+		"due":                   {there: func(w *world) { w.put(finished("ci", "a", "uid-a", 5)) }, want: expire.Track, uid: "uid-a"},
+		"TTL gone":              {there: func(w *world) { w.put(finished("ci", "a", "uid-a", -1)) }, want: expire.Keep},
+		"re-created":            {there: func(w *world) { w.put(finished("ci", "a", "uid-b", 5)) }, want: expire.Track, uid: "uid-b"},
+		"other, no TTL":         {there: func(w *world) { w.put(finished("ci", "a", "uid-b", -1)) }, want: expire.Gone},
+		"terminating":           {there: func(w *world) { w.put(deleting) }, want: expire.BeingDeleted},
 		"no namespace":          {there: func(w *world) { w.put(finished("ci", "a", "uid-a", 5)) }, broken: true},
 		"re-created, terminating": {there: func(w *world) {
 			other := deleting.DeepCopy()
 			other.UID = "uid-b"
 			w.put(other)
-		}, want: engine.Gone},
+		}, want: expire.Gone},
 		// As when its definition or its APIService is away for a moment (S3).
 		"kind not served": {there: func(w *world) { w.unserved = true }, broken: true},
 	} {
@@ -177,7 +177,7 @@ func TestJudge(t *testing.T) {
 			n.mu.Lock()
 			n.fail = test.broken
 			n.mu.Unlock()
-			got, err := feed.Judge(t.Context(), engine.Entry{Kind: feed.triggers[0].handle, Namespace: "ci", Name: "a", UID: "uid-a"})
+			got, err := feed.Judge(t.Context(), expire.Entry{Kind: feed.triggers[0].handle, Namespace: "ci", Name: "a", UID: "uid-a"})
 			if (err != nil) != test.broken {
 				t.Fatalf("error %v, want one: %v", err, test.broken)
 			}

@@ -18,7 +18,7 @@ import (
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 
-	"curfew.dev/curfew/controller/engine"
+	"curfew.dev/curfew/controller/expire"
 	"curfew.dev/curfew/policy/wellknown"
 )
 
@@ -218,7 +218,7 @@ func TestDryRunReportsWhatHasNoFinishTime(t *testing.T) {
 			w.put(untimed("a"))
 			began := time.Now()
 			var reported []time.Duration
-			engine, err := engine.New(engine.Options{Triggers: triggers(w), Clock: clock.RealClock{}, DryRun: flag, Log: funcr.New(func(_, line string) {
+			engine, err := expire.New(expire.Options{Triggers: triggers(w), Clock: clock.RealClock{}, DryRun: flag, Log: funcr.New(func(_, line string) {
 				if strings.Contains(line, `"would delete (dry run)"`) {
 					reported = append(reported, time.Since(began))
 				}

@@ -11,8 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
-	"curfew.dev/curfew/controller/action/stop"
-	"curfew.dev/curfew/controller/engine"
+	"curfew.dev/curfew/controller/expire"
+	"curfew.dev/curfew/controller/stop"
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/expression"
 	"curfew.dev/curfew/policy/judging"
@@ -22,14 +22,14 @@ import (
 
 // sink is the part of the engine, or of one of its relists, that takes judged objects.
 type sink interface {
-	Upsert(engine.Entry)
-	Terminating(engine.Entry, time.Time)
-	Cancel(kind engine.Kind, uid types.UID, resourceVersion string, epoch uint64)
+	Upsert(expire.Entry)
+	Terminating(expire.Entry, time.Time)
+	Cancel(kind expire.Kind, uid types.UID, resourceVersion string, epoch uint64)
 }
 
 // listing is one list of a feed: a relist for each trigger, in the same order. It is nil for single
 // events.
-type listing []*engine.Relist
+type listing []*expire.Relist
 
 // sink is where the verdicts of a trigger go.
 func (f *Feed) sink(relist listing, trigger int) sink {
@@ -218,8 +218,8 @@ func planOf(profile *expression.Profile) *stop.Plan {
 	return plan
 }
 
-func (f *trigger) object(facts *policy.Facts, verdict policy.Verdict) engine.Entry {
-	return engine.Entry{
+func (f *trigger) object(facts *policy.Facts, verdict policy.Verdict) expire.Entry {
+	return expire.Entry{
 		Kind: f.handle, Namespace: facts.Namespace, Name: facts.Name, UID: facts.UID, ResourceVersion: facts.ResourceVersion,
 		Expiry: verdict.Expiry, Phase: phase(verdict.Trigger), Source: verdict.Source.String(),
 		// A runtime can set a TTL at any time, so read it again even if another source decided. Kueue
@@ -238,43 +238,43 @@ func phase(trigger policy.Trigger) string {
 }
 
 // Judge reads one object live and judges it for the first trigger of its kind.
-func (f *Feed) Judge(ctx context.Context, tracked engine.Entry) (engine.Judgement, error) {
+func (f *Feed) Judge(ctx context.Context, tracked expire.Entry) (expire.Judgement, error) {
 	return f.triggers[0].judgeLive(ctx, tracked)
 }
 
 // judgeLive reads one object and its context live and judges its current state. The engine calls it
 // after a conflict, and if something outside of the object decides (S1).
-func (f *trigger) judgeLive(ctx context.Context, tracked engine.Entry) (engine.Judgement, error) {
+func (f *trigger) judgeLive(ctx context.Context, tracked expire.Entry) (expire.Judgement, error) {
 	object, err := f.read(ctx, tracked.Namespace, tracked.Name)
 	switch {
 	case apierrors.IsNotFound(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse):
-		return engine.Judgement{Verdict: engine.Gone}, nil
+		return expire.Judgement{Verdict: expire.Gone}, nil
 	case err != nil: // The kind may not be served at the moment, which says nothing of the object (S3).
-		return engine.Judgement{}, fmt.Errorf("reading %s %s/%s afresh: %w", f.kind.Profile.Name, tracked.Namespace, tracked.Name, err)
+		return expire.Judgement{}, fmt.Errorf("reading %s %s/%s afresh: %w", f.kind.Profile.Name, tracked.Namespace, tracked.Name, err)
 	}
 	facts, err := f.kind.Facts(ctx, object)
 	if err != nil {
-		return engine.Judgement{}, err
+		return expire.Judgement{}, err
 	}
 	switch {
 	case facts.Deleting && facts.UID != tracked.UID:
-		return engine.Judgement{Verdict: engine.Gone}, nil // The watch reports the new object of that name (S2).
+		return expire.Judgement{Verdict: expire.Gone}, nil // The watch reports the new object of that name (S2).
 	case facts.Deleting:
-		return engine.Judgement{Verdict: engine.BeingDeleted, Since: facts.DeletingSince}, nil
+		return expire.Judgement{Verdict: expire.BeingDeleted, Since: facts.DeletingSince}, nil
 	}
 	around, err := f.context(ctx, facts, object, true)
 	if err != nil {
-		return engine.Judgement{}, err
+		return expire.Judgement{}, err
 	}
 	if f.kind.rules != nil && !f.kind.rules.Same(around.Platform.Compiled(f.kind.Profile.Kind.GroupKind())) {
-		return engine.Judgement{}, errProfileChanged
+		return expire.Judgement{}, errProfileChanged
 	}
 	verdict, payload, err := f.verdict(facts, around, object)
 	if err == nil {
 		verdict, err = f.inherited(ctx, facts, verdict)
 	}
 	if err != nil {
-		return engine.Judgement{}, err
+		return expire.Judgement{}, err
 	}
 	f.report(facts, verdict)
 	switch verdict.Action {
@@ -284,17 +284,17 @@ func (f *trigger) judgeLive(ctx context.Context, tracked engine.Entry) (engine.J
 		due := f.object(facts, verdict)
 		due.Payload = payload
 		if due.Propagation, err = f.propagation(verdict, around); err != nil {
-			return engine.Judgement{}, err
+			return expire.Judgement{}, err
 		}
 		found, err := meta.Accessor(object)
 		if err != nil {
-			return engine.Judgement{}, fmt.Errorf("metadata of %s %s/%s: %w", f.kind.Profile.Name, facts.Namespace, facts.Name, err)
+			return expire.Judgement{}, fmt.Errorf("metadata of %s %s/%s: %w", f.kind.Profile.Name, facts.Namespace, facts.Name, err)
 		}
-		return engine.Judgement{Verdict: engine.Track, Object: due, Finalizers: found.GetFinalizers(),
+		return expire.Judgement{Verdict: expire.Track, Object: due, Finalizers: found.GetFinalizers(),
 			Agrees: f.agrees(facts, object, verdict, due.Propagation)}, nil
 	}
 	if facts.UID != tracked.UID {
-		return engine.Judgement{Verdict: engine.Gone}, nil
+		return expire.Judgement{Verdict: expire.Gone}, nil
 	}
-	return engine.Judgement{Verdict: engine.Keep}, nil
+	return expire.Judgement{Verdict: expire.Keep}, nil
 }

@@ -13,8 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
 
-	"curfew.dev/curfew/controller/action/deletion"
-	"curfew.dev/curfew/controller/engine"
+	"curfew.dev/curfew/controller/deletion"
+	"curfew.dev/curfew/controller/expire"
 	"curfew.dev/curfew/policy/expression"
 	"curfew.dev/curfew/policy/v1alpha1"
 	"curfew.dev/curfew/policy/wellknown"
@@ -69,7 +69,7 @@ func backfilledLabels(t *testing.T, named string, conditions ...v1alpha1.MatchCo
 			}
 		}
 		sources := map[string]int{}
-		engine, err := engine.New(engine.Options{Triggers: triggers(s), Clock: clock.RealClock{}, BackfillPerMinute: perMinute, OnSummary: func(all []engine.Summary) {
+		engine, err := expire.New(expire.Options{Triggers: triggers(s), Clock: clock.RealClock{}, BackfillPerMinute: perMinute, OnSummary: func(all []expire.Summary) {
 			for _, one := range all {
 				sources[one.Source] += one.Deleted
 			}
@@ -125,8 +125,8 @@ func TestPolicyThatIsNewerThanTheCache(t *testing.T) {
 			Match:  v1alpha1.Match{MatchConditions: []v1alpha1.MatchCondition{{Name: "a", Expression: "has(object.spec)"}}},
 			Bounds: &v1alpha1.Bounds{MaxTTLLabel: &limit},
 		})}
-		if got, err := feeds[0].Judge(t.Context(), engine.Entry{Namespace: "ci", Name: "a"}); !errors.Is(err, engine.ErrRulesChanged) {
-			t.Errorf("%+v, %v; want %v", got, err, engine.ErrRulesChanged)
+		if got, err := feeds[0].Judge(t.Context(), expire.Entry{Namespace: "ci", Name: "a"}); !errors.Is(err, expire.ErrRulesChanged) {
+			t.Errorf("%+v, %v; want %v", got, err, expire.ErrRulesChanged)
 		}
 	})
 }

@@ -13,8 +13,8 @@ import (
 	"k8s.io/utils/clock"
 	"pgregory.net/rapid"
 
-	"curfew.dev/curfew/controller/action/deletion"
-	"curfew.dev/curfew/controller/engine"
+	"curfew.dev/curfew/controller/deletion"
+	"curfew.dev/curfew/controller/expire"
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/judging"
 	"curfew.dev/curfew/policy/resolution"
@@ -42,7 +42,7 @@ func TestLabelEdits(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			s := newStore()
 			checked := &honest{store: s, fail: func(text string) { failed = text }}
-			engine, err := engine.New(engine.Options{Triggers: triggers(checked), Clock: clock.RealClock{}})
+			engine, err := expire.New(expire.Options{Triggers: triggers(checked), Clock: clock.RealClock{}})
 			must(t, err)
 			feeds, _ := stock(t, s, none(), func(o *Options) { o.Engine = engine }, LabelledKind{})
 			for i, e := range edits {

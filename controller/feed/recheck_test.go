@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
-	"curfew.dev/curfew/controller/engine"
+	"curfew.dev/curfew/controller/expire"
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/expression"
 	"curfew.dev/curfew/policy/resolution"
@@ -83,7 +83,7 @@ func TestPropagationIsReadLiveForLabels(t *testing.T) {
 		}, LabelledKind{Propagation: metav1.DeletePropagationForeground})
 		expect := func(want metav1.DeletionPropagation) {
 			t.Helper()
-			got, err := feeds[0].Judge(t.Context(), engine.Entry{Namespace: "ci", Name: "a"})
+			got, err := feeds[0].Judge(t.Context(), expire.Entry{Namespace: "ci", Name: "a"})
 			if err != nil || got.Object.Propagation != want {
 				t.Errorf("%q, %v; want %q", got.Object.Propagation, err, want)
 			}
@@ -93,7 +93,7 @@ func TestPropagationIsReadLiveForLabels(t *testing.T) {
 		expect(metav1.DeletePropagationForeground)
 		policies.live, said = nil, "" // The profile leaves it to the flag now, which says nothing.
 		expect(metav1.DeletePropagationBackground)
-		judged, err := feeds[0].Judge(t.Context(), engine.Entry{Namespace: "ci", Name: "a"})
+		judged, err := feeds[0].Judge(t.Context(), expire.Entry{Namespace: "ci", Name: "a"})
 		if err != nil || !judged.Agrees(t.Context()) {
 			t.Errorf("the caches do not agree with the live judgement, %v", err)
 		}
@@ -124,8 +124,8 @@ func TestCorrectedProfileIsReadLive(t *testing.T) {
 		r.expect("while the profile is the same", "meanwhile Complete=True/Done; ")
 		served = corrected
 		// That is no evidence against the source of an object.
-		if _, err := feed.Judge(t.Context(), engine.Entry{Namespace: "ci", Name: "meanwhile"}); !errors.Is(err, engine.ErrRulesChanged) {
-			t.Errorf("%v, want %v", err, engine.ErrRulesChanged)
+		if _, err := feed.Judge(t.Context(), expire.Entry{Namespace: "ci", Name: "meanwhile"}); !errors.Is(err, expire.ErrRulesChanged) {
+			t.Errorf("%v, want %v", err, expire.ErrRulesChanged)
 		}
 		r.engine.RecheckNamespace("ci")
 		at(time.Minute)

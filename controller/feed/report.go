@@ -17,7 +17,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"curfew.dev/curfew/controller/collectors"
-	"curfew.dev/curfew/controller/engine"
+	"curfew.dev/curfew/controller/expire"
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/lifetime"
 	"curfew.dev/curfew/policy/resolution"
@@ -107,7 +107,7 @@ func (r *Reports) kept(on *corev1.ObjectReference, because string, err error, so
 }
 
 // Stuck writes an Event on an object that has been terminating for too long. The engine logs it.
-func (r *Reports) Stuck(stuck engine.StuckObject) {
+func (r *Reports) Stuck(stuck expire.StuckObject) {
 	r.say(report{
 		on: referenceOf(&stuck.Object, &stuck.Kind), reason: "Stuck", action: "Wait", what: "still terminating",
 		text: fmt.Sprintf("still terminating since %s: some finalizer is not removed; Curfew does not delete it again",
@@ -116,14 +116,14 @@ func (r *Reports) Stuck(stuck engine.StuckObject) {
 }
 
 // Blocked writes an Event on an object that is due and cannot be deleted yet. The engine logs it.
-func (r *Reports) Blocked(blocked engine.BlockedObject) {
+func (r *Reports) Blocked(blocked expire.BlockedObject) {
 	r.say(report{
 		on: referenceOf(&blocked.Object, &blocked.Kind), reason: blocked.Reason, action: "Wait", what: "due, and not deleted yet",
 		text: fmt.Sprintf("due since %s, but %s; Curfew keeps trying", blocked.Object.Expiry.UTC().Format(time.RFC3339), blocked.Message),
 	})
 }
 
-func referenceOf(object *engine.Entry, kind *engine.KindOptions) *corev1.ObjectReference {
+func referenceOf(object *expire.Entry, kind *expire.KindOptions) *corev1.ObjectReference {
 	return &corev1.ObjectReference{
 		APIVersion: kind.Resource.GroupVersion().String(), Kind: kind.Kind, Namespace: object.Namespace, Name: object.Name, UID: object.UID,
 	}

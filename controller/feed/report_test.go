@@ -21,8 +21,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 
-	"curfew.dev/curfew/controller/action"
-	"curfew.dev/curfew/controller/engine"
+	"curfew.dev/curfew/controller/deletion"
+	"curfew.dev/curfew/controller/expire"
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/lifetime"
 )
@@ -32,15 +32,15 @@ func TestReportsOnObjects(t *testing.T) {
 	recorder := events.NewFakeRecorder(10)
 	reports, err := NewReports(recorder, logr.Discard(), prometheus.NewRegistry())
 	must(t, err)
-	reports.Stuck(engine.StuckObject{
-		Object: engine.Entry{Namespace: "ci", Name: "a", UID: "u"},
-		Kind:   engine.KindOptions{Type: action.Type{Resource: batchv1.SchemeGroupVersion.WithResource("jobs"), Kind: "Job"}},
+	reports.Stuck(expire.StuckObject{
+		Object: expire.Entry{Namespace: "ci", Name: "a", UID: "u"},
+		Kind:   expire.KindOptions{Type: deletion.Type{Resource: batchv1.SchemeGroupVersion.WithResource("jobs"), Kind: "Job"}},
 		Since:  time.Date(2026, 12, 24, 13, 0, 0, 0, time.FixedZone("", 3600)),
 	})
-	reports.Blocked(engine.BlockedObject{
-		Object: engine.Entry{Namespace: "ci", Name: "a", UID: "u", Expiry: time.Date(2026, 12, 24, 13, 0, 0, 0, time.FixedZone("", 3600))},
-		Kind:   engine.KindOptions{Type: action.Type{Resource: batchv1.SchemeGroupVersion.WithResource("jobs"), Kind: "Job"}},
-		Reason: engine.ReasonConflict, Message: "it changes",
+	reports.Blocked(expire.BlockedObject{
+		Object: expire.Entry{Namespace: "ci", Name: "a", UID: "u", Expiry: time.Date(2026, 12, 24, 13, 0, 0, 0, time.FixedZone("", 3600))},
+		Kind:   expire.KindOptions{Type: deletion.Type{Resource: batchv1.SchemeGroupVersion.WithResource("jobs"), Kind: "Job"}},
+		Reason: expire.ReasonConflict, Message: "it changes",
 	})
 	close(recorder.Events)
 	var got []string

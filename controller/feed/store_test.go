@@ -16,7 +16,7 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"curfew.dev/curfew/controller/engine"
+	"curfew.dev/curfew/controller/expire"
 	"curfew.dev/curfew/policy/lifetime"
 	"curfew.dev/curfew/policy/wellknown"
 )
@@ -78,9 +78,9 @@ func in(d time.Duration) string { return lifetime.TTLLabel{At: time.Now().Add(d)
 
 // stock runs feeds over a store, and their engine, until the test ends. Call it inside a synctest
 // bubble.
-func stock(t *testing.T, s *store, n *namespaces, change func(*Options), kinds ...LabelledKind) ([]*Feed, *engine.Engine) {
+func stock(t *testing.T, s *store, n *namespaces, change func(*Options), kinds ...LabelledKind) ([]*Feed, *expire.Engine) {
 	t.Helper()
-	engine, err := engine.New(engine.Options{Triggers: triggers(s), Clock: clock.RealClock{}})
+	engine, err := expire.New(expire.Options{Triggers: triggers(s), Clock: clock.RealClock{}})
 	must(t, err)
 	options := Options{Engine: engine, Clock: clock.RealClock{}, Log: logr.Discard(), Protect: []string{"curfew-system", "kube-system"}}
 	over(&options, func(r *reads) { r.namespaces = n })

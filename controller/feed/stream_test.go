@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
-	"curfew.dev/curfew/controller/engine"
+	"curfew.dev/curfew/controller/expire"
 )
 
 // A watch that may not be taken up any more is told to who looks after permissions. Its place is
@@ -53,7 +53,7 @@ func TestRunEndsWithAllOfIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
 		w.put(finished("ci", "a", "uid-a", 3600))
-		engine, err := engine.New(engine.Options{Triggers: triggers(w)})
+		engine, err := expire.New(expire.Options{Triggers: triggers(w)})
 		must(t, err)
 		kind := w.kind()
 		slow := make(chan struct{})
@@ -108,7 +108,7 @@ func TestListsAreEnclosed(t *testing.T) {
 		for _, name := range []string{"a", "b", "c"} {
 			w.put(finished("ci", name, "uid-"+name, 3600))
 		}
-		engine, err := engine.New(engine.Options{Triggers: triggers(w)})
+		engine, err := expire.New(expire.Options{Triggers: triggers(w)})
 		must(t, err)
 		kind, seen, broken := w.kind(), &chronicle{}, false
 		kind.Observer = seen

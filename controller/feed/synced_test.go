@@ -14,7 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/utils/clock"
 
-	"curfew.dev/curfew/controller/engine"
+	"curfew.dev/curfew/controller/expire"
 	"curfew.dev/curfew/policy/wellknown"
 )
 
@@ -68,7 +68,7 @@ func TestSyncedMetric(t *testing.T) {
 		}
 		ttl, east, west := newWorld(), newWorld(), newWorld()
 		west.refuse = errors.New("no route to host")
-		engine, err := engine.New(engine.Options{Triggers: triggers(ttl), Clock: clock.RealClock{}})
+		engine, err := expire.New(expire.Options{Triggers: triggers(ttl), Clock: clock.RealClock{}})
 		must(t, err)
 		run := func(w *world, label, namespace string) (stop func()) {
 			kind := w.kind()

@@ -23,8 +23,8 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"curfew.dev/curfew/controller/action/stop"
-	"curfew.dev/curfew/controller/engine"
+	"curfew.dev/curfew/controller/expire"
+	"curfew.dev/curfew/controller/stop"
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/expression"
 	"curfew.dev/curfew/policy/v1alpha1"
@@ -174,7 +174,7 @@ func (unasked) Resource(schema.GroupVersionResource) dynamic.NamespaceableResour
 type race struct {
 	*track
 	t       *testing.T
-	engine  *engine.Engine
+	engine  *expire.Engine
 	stop    *stop.Action
 	options Options
 	metrics *prometheus.Registry
@@ -192,8 +192,8 @@ func newRace(t *testing.T) *race {
 	if r.stop, err = stop.New(stop.Options{Metadata: slim, Clock: clock.RealClock{}, Log: logr.Discard()}); err != nil {
 		t.Fatal(err)
 	}
-	if r.engine, err = engine.New(engine.Options{Triggers: append(triggers(r.track),
-		engine.Trigger{Name: string(policy.TriggerDeadline), Action: r.stop, Payload: true}), Clock: clock.RealClock{}}); err != nil {
+	if r.engine, err = expire.New(expire.Options{Triggers: append(triggers(r.track),
+		expire.Trigger{Name: string(policy.TriggerDeadline), Action: r.stop, Payload: true}), Clock: clock.RealClock{}}); err != nil {
 		t.Fatal(err)
 	}
 	synced, err := NewSyncedMetric(r.metrics, clock.RealClock{}, nil)
@@ -204,7 +204,7 @@ func newRace(t *testing.T) *race {
 }
 
 // follow runs a feed of the kind, which takes over from another, until stop or the end of the test.
-func (r *race) follow(profile *expression.Profile, from ...engine.Kind) (feed *Feed, stop func()) {
+func (r *race) follow(profile *expression.Profile, from ...expire.Kind) (feed *Feed, stop func()) {
 	r.t.Helper()
 	over(&r.options, func(r *reads) {
 		if r.profile == nil {
@@ -219,7 +219,7 @@ func (r *race) follow(profile *expression.Profile, from ...engine.Kind) (feed *F
 	}
 	feed, err := New(kind, r.options)
 	must(r.t, err)
-	for _, old := range from { // as feedset.Set does
+	for _, old := range from { // as discovery.Set does
 		if !slices.Contains(feed.Handles(), old) {
 			r.engine.ForgetKind(old)
 		}

@@ -1,18 +1,18 @@
 package feed
 
 import (
-	"curfew.dev/curfew/controller/action/deletion"
-	"curfew.dev/curfew/controller/engine"
+	"curfew.dev/curfew/controller/deletion"
+	"curfew.dev/curfew/controller/expire"
 	"curfew.dev/curfew/policy"
 )
 
 // triggers are those that send DELETEs.
-func triggers(sender deletion.Sender) []engine.Trigger {
-	do, err := deletion.New(sender, nil, nil)
+func triggers(sender deletion.Sender) []expire.Trigger {
+	do, err := deletion.NewDeleteAction(sender, nil, nil)
 	if err != nil {
 		panic(err)
 	}
-	return []engine.Trigger{
+	return []expire.Trigger{
 		{Name: string(policy.TriggerTTL), Action: do, Deletes: true},
 		{Name: string(policy.TriggerLabel), Action: do, Deletes: true},
 	}

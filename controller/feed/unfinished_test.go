@@ -12,7 +12,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/utils/clock"
 
-	"curfew.dev/curfew/controller/engine"
+	"curfew.dev/curfew/controller/expire"
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/judging"
 )
@@ -51,9 +51,9 @@ func TestUnfinishedPods(t *testing.T) {
 				}
 				options := Options{Clock: clock.RealClock{}, Log: logr.Discard()}
 				all := triggers(w)
-				all = append(all, engine.Trigger{Name: "stuck", Action: all[0].Action, Deletes: true})
+				all = append(all, expire.Trigger{Name: "stuck", Action: all[0].Action, Deletes: true})
 				var err error
-				if options.Engine, err = engine.New(engine.Options{Triggers: all, Clock: clock.RealClock{}}); err != nil {
+				if options.Engine, err = expire.New(expire.Options{Triggers: all, Clock: clock.RealClock{}}); err != nil {
 					t.Fatal(err)
 				}
 				over(&options, func(r *reads) { r.namespaces = none() })

@@ -21,7 +21,7 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"curfew.dev/curfew/controller/engine"
+	"curfew.dev/curfew/controller/expire"
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/expression"
 	"curfew.dev/curfew/policy/resolution"
@@ -167,15 +167,15 @@ func (n *namespaces) set(name string, annotations map[string]string) {
 
 // start runs a feed and its engine until the test ends. Call it inside a synctest bubble, whose
 // clock is the real one.
-func start(t *testing.T, w *world, n *namespaces, change func(*Options)) (*Feed, *engine.Engine) {
+func start(t *testing.T, w *world, n *namespaces, change func(*Options)) (*Feed, *expire.Engine) {
 	t.Helper()
 	return startKind(t, w, n, w.kind, change)
 }
 
 // startKind is start for a kind that differs from the world's.
-func startKind(t *testing.T, w *world, n *namespaces, kind func() Kind, change func(*Options)) (*Feed, *engine.Engine) {
+func startKind(t *testing.T, w *world, n *namespaces, kind func() Kind, change func(*Options)) (*Feed, *expire.Engine) {
 	t.Helper()
-	engine, err := engine.New(engine.Options{Triggers: triggers(w), Clock: clock.RealClock{}})
+	engine, err := expire.New(expire.Options{Triggers: triggers(w), Clock: clock.RealClock{}})
 	must(t, err)
 	options := Options{Engine: engine, Clock: clock.RealClock{}, Log: logr.Discard()}
 	over(&options, func(r *reads) { r.namespaces = n })

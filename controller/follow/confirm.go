@@ -16,8 +16,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"curfew.dev/curfew/controller/collectors"
+	"curfew.dev/curfew/controller/deletion"
 	"curfew.dev/curfew/controller/loop"
-	"curfew.dev/curfew/controller/pause"
 	"curfew.dev/curfew/controller/watch"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
@@ -115,7 +115,7 @@ func (r *Rules) Want() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, k := range r.kinds {
-		if age := pause.Age(now, k.confirmed); age < 0 || age >= renewAfter {
+		if age := deletion.Age(now, k.confirmed); age < 0 || age >= renewAfter {
 			k.wanted.Set()
 		}
 	}

@@ -272,7 +272,7 @@ func (p *pauses) forget(name string) {
 }
 
 // Write has the condition Paused of one policy written with the rest of its status. It implements
-// notice.Conditions, as do Left and All.
+// events.Conditions, as do Left and All.
 func (p *Policies) Write(_ context.Context, name string, condition metav1.Condition) error {
 	known, ok := p.mirror.Get(name)
 	if !ok || p.status == nil {

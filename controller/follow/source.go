@@ -8,8 +8,8 @@ import (
 
 	"k8s.io/utils/clock"
 
+	"curfew.dev/curfew/controller/deletion"
 	"curfew.dev/curfew/controller/loop"
-	"curfew.dev/curfew/controller/pause"
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/expression"
 	"curfew.dev/curfew/policy/platform"
@@ -267,7 +267,7 @@ func (r *recent[V]) get(ctx context.Context) (V, error) {
 func (r *recent[V]) answer() (value V, wait time.Duration, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	age := pause.Age(r.clock.Now(), r.sent)
+	age := deletion.Age(r.clock.Now(), r.sent)
 	if r.sent.IsZero() || age < 0 || age >= recentFor {
 		return value, 0, false
 	}

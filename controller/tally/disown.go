@@ -10,7 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 
-	"curfew.dev/curfew/controller/action"
+	"curfew.dev/curfew/controller/deletion"
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/lifetime"
 	match "curfew.dev/curfew/policy/tally"
@@ -19,35 +19,35 @@ import (
 // Disowning is a deletion of Curfew's. A Pod that has not finished is released first, and not
 // counted: it did not fail by itself. If it cannot be deleted, its tally adopts it again.
 type Disowning struct {
-	Next action.Action
+	Next deletion.Action
 	// Tally is the controller that counts.
 	Tally func() *Controller
 }
 
-// Do implements action.Action. Between the state that was judged and the one that is deleted there
+// Do implements deletion.Action. Between the state that was judged and the one that is deleted there
 // is nothing but the release (S1).
-func (d Disowning) Do(ctx context.Context, due action.Due) action.Answer {
+func (d Disowning) Do(ctx context.Context, due deletion.Due) deletion.Answer {
 	if due.Resource.GroupResource() != podResource.GroupResource() || due.DryRun {
 		return d.Next.Do(ctx, due)
 	}
 	c := d.Tally()
 	version, err := c.disown(ctx, &due)
-	var out action.Answer
+	var out deletion.Answer
 	switch {
 	case errors.Is(err, errNotKnown):
-		out = action.Answer{Outcome: action.Again, After: time.Second}
+		out = deletion.Answer{Outcome: deletion.Again, After: time.Second}
 	case errors.Is(err, errUnlisted):
-		out = action.Answer{Outcome: action.Refused, Err: err}
+		out = deletion.Answer{Outcome: deletion.Refused, Err: err}
 	case err != nil:
-		out, _ = action.FailureOf(fmt.Errorf("releasing it from its PodTally: %w", err))
-		if apierrors.IsNotFound(err) && out.Origin == action.FromResource {
-			out = action.Answer{Outcome: action.Gone}
+		out, _ = deletion.FailureOf(fmt.Errorf("releasing it from its PodTally: %w", err))
+		if apierrors.IsNotFound(err) && out.Origin == deletion.FromResource {
+			out = deletion.Answer{Outcome: deletion.Gone}
 		}
 	default:
 		due.ResourceVersion = version
 		out = d.Next.Do(ctx, due)
 	}
-	if w := c.space(due.Namespace); w != nil && out.Outcome != action.Done && out.Outcome != action.Gone {
+	if w := c.space(due.Namespace); w != nil && out.Outcome != deletion.Done && out.Outcome != deletion.Gone {
 		w.undeleted(due.UID)
 	}
 	return out
@@ -58,7 +58,7 @@ var errNotKnown = errors.New("PodTallies are not known yet")
 
 // disown releases an unfinished Pod that is about to be deleted, and returns the resourceVersion
 // that it has then.
-func (c *Controller) disown(ctx context.Context, due *action.Due) (string, error) {
+func (c *Controller) disown(ctx context.Context, due *deletion.Due) (string, error) {
 	tallies, err := c.options.Tallies.In(due.Namespace)
 	w := c.space(due.Namespace)
 	switch {
@@ -101,7 +101,7 @@ var errUnlisted = errors.New("PodTallies are not known, and one may have to coun
 
 // unlisted decides about a Pod while PodTallies cannot be read. A Pod waits only if it carries
 // their finalizer, or expires by a setting that a PodTally's would outrank.
-func (c *Controller) unlisted(ctx context.Context, due *action.Due, cause error) (string, error) {
+func (c *Controller) unlisted(ctx context.Context, due *deletion.Due, cause error) (string, error) {
 	live, err := c.options.Cluster.Pod(ctx, due.Namespace, due.Name)
 	if err != nil {
 		return "", err

@@ -10,7 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"curfew.dev/curfew/controller/action"
+	"curfew.dev/curfew/controller/deletion"
 	"curfew.dev/curfew/policy"
 	match "curfew.dev/curfew/policy/tally"
 	"curfew.dev/curfew/policy/wellknown"
@@ -19,17 +19,17 @@ import (
 // S7: a Pod that was released for a deletion which fails is counted after all, exactly once, even
 // if it finishes meanwhile, and even if Curfew is killed before the DELETE.
 func TestDeletionFails(t *testing.T) {
-	for name, fails := range map[string]func(w *world) action.Answer{
-		"refused":           func(*world) action.Answer { return action.Answer{Outcome: action.Refused} },
-		"no answer":         func(*world) action.Answer { return action.Answer{Outcome: action.Failed} },
-		"throttled":         func(*world) action.Answer { return action.Answer{Outcome: action.Throttled} },
-		"changed, and kept": func(*world) action.Answer { return action.Answer{Outcome: action.Conflict} },
-		"killed":            func(*world) action.Answer { panic(killed{}) },
-		"finished, and refused": func(w *world) action.Answer {
+	for name, fails := range map[string]func(w *world) deletion.Answer{
+		"refused":           func(*world) deletion.Answer { return deletion.Answer{Outcome: deletion.Refused} },
+		"no answer":         func(*world) deletion.Answer { return deletion.Answer{Outcome: deletion.Failed} },
+		"throttled":         func(*world) deletion.Answer { return deletion.Answer{Outcome: deletion.Throttled} },
+		"changed, and kept": func(*world) deletion.Answer { return deletion.Answer{Outcome: deletion.Conflict} },
+		"killed":            func(*world) deletion.Answer { panic(killed{}) },
+		"finished, and refused": func(w *world) deletion.Answer {
 			w.end("running", corev1.PodSucceeded)
-			return action.Answer{Outcome: action.Refused}
+			return deletion.Answer{Outcome: deletion.Refused}
 		},
-		"finished, and killed":    func(w *world) action.Answer { w.end("running", corev1.PodSucceeded); panic(killed{}) },
+		"finished, and killed":    func(w *world) deletion.Answer { w.end("running", corev1.PodSucceeded); panic(killed{}) },
 		"refused, with no answer": nil, // to the release
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -50,7 +50,7 @@ func TestDeletionFails(t *testing.T) {
 						p = w.process()
 					}
 				}()
-				p.delete(ctx, w.due("running"), func(action.Due) action.Answer { return fails(w) })
+				p.delete(ctx, w.due("running"), func(deletion.Due) deletion.Answer { return fails(w) })
 			}()
 			w.around = func(string, bool) error { return nil }
 			if by := w.pods["running"].Annotations[wellknown.AnnotationCountedBy]; by != wellknown.CountedByNone {
@@ -74,14 +74,14 @@ func TestReleaseIsDeniedWith404(t *testing.T) {
 	w, ctx := someWorld(t), t.Context()
 	p := w.process()
 	p.settle(ctx)
-	due, next := w.due("running"), func(action.Due) action.Answer { return action.Answer{Outcome: action.Done} }
+	due, next := w.due("running"), func(deletion.Due) deletion.Answer { return deletion.Answer{Outcome: deletion.Done} }
 	p.options.Cluster = &forbidding{view: p.view, name: "running", code: 404}
-	if got := p.delete(ctx, due, next); got.Outcome != action.Refused || len(p.watch.deletions) > 0 {
+	if got := p.delete(ctx, due, next); got.Outcome != deletion.Refused || len(p.watch.deletions) > 0 {
 		t.Errorf("%+v, still deleting %v", got, p.watch.deletions)
 	}
 	p.options.Cluster = p.view
 	w.pods = map[string]*corev1.Pod{}
-	if got := p.delete(ctx, due, next); got.Outcome != action.Gone {
+	if got := p.delete(ctx, due, next); got.Outcome != deletion.Gone {
 		t.Errorf("%+v of a Pod that is gone", got)
 	}
 }
@@ -111,7 +111,7 @@ func TestDeletedBySomeoneElse(t *testing.T) {
 				}
 				return nil
 			}
-			p.delete(ctx, w.due("p"), func(action.Due) action.Answer { return action.Answer{Outcome: action.Done} })
+			p.delete(ctx, w.due("p"), func(deletion.Due) deletion.Answer { return deletion.Answer{Outcome: deletion.Done} })
 			if w.pods["p"] == nil {
 				t.Error("it was released")
 			}
@@ -138,13 +138,13 @@ func TestDeletionUnderWay(t *testing.T) {
 		})
 		p := w.process()
 		p.settle(ctx)
-		got := p.delete(ctx, w.due("running"), func(due action.Due) action.Answer {
+		got := p.delete(ctx, w.due("running"), func(due deletion.Due) deletion.Answer {
 			p.settle(ctx)
 			if got := w.pods["running"].ResourceVersion; got != due.ResourceVersion {
 				t.Errorf("the Pod has changed: %s, want %s", got, due.ResourceVersion)
 			}
 			w.remove("running")
-			return action.Answer{Outcome: action.Done}
+			return deletion.Answer{Outcome: deletion.Done}
 		})
 		p.settle(ctx)
 		if kept {
@@ -158,7 +158,7 @@ func TestDeletionUnderWay(t *testing.T) {
 			p.settle(ctx)
 		}
 		w.expect(t, 0, 2, 4)
-		if got.Outcome != action.Done || w.pods["running"] != nil || len(p.watch.deletions) > 0 {
+		if got.Outcome != deletion.Done || w.pods["running"] != nil || len(p.watch.deletions) > 0 {
 			t.Errorf("%+v: the Pod is %+v, still deleting %v", got, w.pods["running"], p.watch.deletions)
 		}
 	}
@@ -204,8 +204,8 @@ func TestDeletionsWhileTalliesAreUnknown(t *testing.T) {
 			p.options.Tallies = unlisted{w}
 			due, sent := w.due("p"), false
 			due.Trigger, due.Source = string(test.trigger), test.source
-			got := p.delete(t.Context(), due, func(action.Due) action.Answer { sent = true; return action.Answer{Outcome: action.Done} })
-			if sent != test.sent || !sent && (got.Outcome != action.Refused || !strings.Contains(got.Err.Error(), "podtallies is forbidden")) {
+			got := p.delete(t.Context(), due, func(deletion.Due) deletion.Answer { sent = true; return deletion.Answer{Outcome: deletion.Done} })
+			if sent != test.sent || !sent && (got.Outcome != deletion.Refused || !strings.Contains(got.Err.Error(), "podtallies is forbidden")) {
 				t.Errorf("sent %t: %+v", sent, got)
 			}
 		})

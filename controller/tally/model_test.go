@@ -12,7 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"pgregory.net/rapid"
 
-	"curfew.dev/curfew/controller/action"
+	"curfew.dev/curfew/controller/deletion"
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/wellknown"
 )
@@ -115,13 +115,13 @@ func (m *model) delete() {
 		return
 	}
 	m.world.known = m.process.view.tallies
-	next := deletes(func(due action.Due) action.Answer {
+	next := deletes(func(due deletion.Due) deletion.Answer {
 		if err := m.around("delete", true); err != nil || rapid.Bool().Draw(m.t, "refused") {
-			return action.Answer{Outcome: action.Refused}
+			return deletion.Answer{Outcome: deletion.Refused}
 		}
 		now := m.world.pods["p"]
 		if now == nil || now.UID != due.UID || now.ResourceVersion != due.ResourceVersion {
-			return action.Answer{Outcome: action.Conflict}
+			return deletion.Answer{Outcome: deletion.Conflict}
 		}
 		finished := now.Status.Phase == corev1.PodSucceeded || now.Status.Phase == corev1.PodFailed
 		if slices.Contains(now.Finalizers, wellknown.FinalizerTally) && !finished && now.DeletionTimestamp == nil && !m.world.mayRelease(now) {
@@ -129,9 +129,9 @@ func (m *model) delete() {
 		}
 		m.world.remove("p")
 		if m.around("delete", false) != nil {
-			return action.Answer{}
+			return deletion.Answer{}
 		}
-		return action.Answer{Outcome: action.Done}
+		return deletion.Answer{Outcome: deletion.Done}
 	})
 	p, due := m.process, m.world.due("p")
 	m.killable(p, func() { p.delete(context.Background(), due, next) })

@@ -11,8 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/utils/clock"
 
-	"curfew.dev/curfew/controller/action"
-	"curfew.dev/curfew/controller/pace"
+	"curfew.dev/curfew/controller/deletion"
 )
 
 // pool sends the patches of all tallies. How many are under way follows from the latency, and each
@@ -22,7 +21,7 @@ type pool struct {
 	began time.Time
 
 	mu       sync.Mutex
-	pace     *pace.Concurrency
+	pace     *deletion.Concurrency
 	inFlight int
 	shares   []*share
 }
@@ -39,7 +38,7 @@ type share struct {
 }
 
 func newPool(clock clock.PassiveClock) *pool {
-	return &pool{clock: clock, began: clock.Now(), pace: pace.NewConcurrency(maxConcurrency, true)}
+	return &pool{clock: clock, began: clock.Now(), pace: deletion.NewConcurrency(maxConcurrency, true)}
 }
 
 // run sends all patches, and returns when they are answered. Those that have not begun when ctx
@@ -85,7 +84,7 @@ func (p *pool) send(s *share, patch func(context.Context) bool) {
 	now := p.clock.Now()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.pace.Observe(pace.Sample{At: now.Sub(p.began), Latency: now.Sub(began), InFlight: p.inFlight, Refused: refused})
+	p.pace.Observe(deletion.Sample{At: now.Sub(p.began), Latency: now.Sub(began), InFlight: p.inFlight, Refused: refused})
 	p.inFlight--
 	s.open--
 	if s.open == 0 && len(s.left) == 0 && !slices.Contains(p.shares, s) { // begin closes a share in the line.
@@ -97,7 +96,7 @@ func (p *pool) send(s *share, patch func(context.Context) bool) {
 // overloaded reports whether an error says that fewer requests should be under way. An admission
 // webhook's says nothing about the API server.
 func overloaded(err error) bool {
-	if out, _ := action.FailureOf(err); out.Origin == action.FromAdmission {
+	if out, _ := deletion.FailureOf(err); out.Origin == deletion.FromAdmission {
 		return false
 	}
 	return apierrors.IsTooManyRequests(err) || apierrors.IsTimeout(err) || apierrors.IsServerTimeout(err) ||

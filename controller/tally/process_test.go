@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	apiwatch "k8s.io/apimachinery/pkg/watch"
 
-	"curfew.dev/curfew/controller/action"
+	"curfew.dev/curfew/controller/deletion"
 	"curfew.dev/curfew/controller/watch"
 	match "curfew.dev/curfew/policy/tally"
 )
@@ -81,21 +81,21 @@ func (w *world) process() *process {
 }
 
 // due is a Pod that Curfew is about to delete, in the state that it has now.
-func (w *world) due(name string) action.Due {
+func (w *world) due(name string) deletion.Due {
 	of := w.pods[name]
-	out := action.Due{Namespace: namespace, Name: name, UID: of.UID, ResourceVersion: of.ResourceVersion}
+	out := deletion.Due{Namespace: namespace, Name: name, UID: of.UID, ResourceVersion: of.ResourceVersion}
 	out.Resource = podResource
 	return out
 }
 
 // delete deletes a Pod, which next does in the end.
-func (p *process) delete(ctx context.Context, due action.Due, next deletes) action.Answer {
+func (p *process) delete(ctx context.Context, due deletion.Due, next deletes) deletion.Answer {
 	return Disowning{Next: next, Tally: func() *Controller { return p.Controller }}.Do(ctx, due)
 }
 
-type deletes func(action.Due) action.Answer
+type deletes func(deletion.Due) deletion.Answer
 
-func (f deletes) Do(_ context.Context, due action.Due) action.Answer { return f(due) }
+func (f deletes) Do(_ context.Context, due deletion.Due) deletion.Answer { return f(due) }
 
 // relist reads tallies and Pods, and reports whether that worked.
 func (p *process) relist(ctx context.Context) bool {

@@ -33,17 +33,17 @@ import (
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"curfew.dev/curfew/certs"
-	"curfew.dev/curfew/controller/action"
-	"curfew.dev/curfew/controller/action/deletion"
-	"curfew.dev/curfew/controller/action/stop"
+
 	"curfew.dev/curfew/controller/backfill"
 	"curfew.dev/curfew/controller/cleanup"
-	"curfew.dev/curfew/controller/coverage"
+	"curfew.dev/curfew/controller/deletion"
 	"curfew.dev/curfew/controller/discovery"
-	"curfew.dev/curfew/controller/engine"
+	"curfew.dev/curfew/controller/expire"
 	"curfew.dev/curfew/controller/feed"
 	"curfew.dev/curfew/controller/follow"
-	"curfew.dev/curfew/controller/servertime"
+	"curfew.dev/curfew/controller/stop"
+	"curfew.dev/curfew/controller/webhookconfig"
+
 	"curfew.dev/curfew/controller/tally"
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/platform"
@@ -60,7 +60,7 @@ func families(t *testing.T) map[string]*dto.MetricFamily {
 	registry := prometheus.NewRegistry()
 	controller(t, registry)
 	unusableValue(t, registry)
-	if _, err := coverage.New(coverage.Options{Registerer: registry, Clock: clock.RealClock{}}); err != nil {
+	if _, err := webhookconfig.New(webhookconfig.Options{Registerer: registry, Clock: clock.RealClock{}}); err != nil {
 		t.Fatal(err)
 	}
 	census(t, registry)
@@ -84,22 +84,22 @@ type answers map[string]deletion.Response
 
 func (a answers) Delete(_ context.Context, r deletion.Request) deletion.Response { return a[r.Name] }
 
-func triggers(t *testing.T, sender deletion.Sender, registerer prometheus.Registerer) []engine.Trigger {
+func triggers(t *testing.T, sender deletion.Sender, registerer prometheus.Registerer) []expire.Trigger {
 	t.Helper()
-	do, err := deletion.New(sender, nil, registerer)
+	do, err := deletion.NewDeleteAction(sender, nil, registerer)
 	must(t, err)
-	return []engine.Trigger{{Name: "ttl", Action: do, Deletes: true}, {Name: "cleanup", Action: do, Deletes: true}}
+	return []expire.Trigger{{Name: "ttl", Action: do, Deletes: true}, {Name: "cleanup", Action: do, Deletes: true}}
 }
 
 // same judges that nothing has changed.
-func same(_ context.Context, o engine.Entry) (engine.Judgement, error) {
-	return engine.Judgement{Verdict: engine.Track, Object: o}, nil
+func same(_ context.Context, o expire.Entry) (expire.Judgement, error) {
+	return expire.Judgement{Verdict: expire.Track, Object: o}, nil
 }
 
 // run is a run that deletes one object at a time.
-type run struct{ action.Action }
+type run struct{ deletion.Action }
 
-func (run) Judge(ctx context.Context, o engine.Entry) (engine.Judgement, error) { return same(ctx, o) }
+func (run) Judge(ctx context.Context, o expire.Entry) (expire.Judgement, error) { return same(ctx, o) }
 func (run) Order() int                                                          { return 0 }
 
 // dated is an API server that says what time it is.
@@ -113,7 +113,7 @@ func (dated) RoundTrip(*http.Request) (*http.Response, error) {
 // controller has an engine delete with every kind of answer, and track something.
 func controller(t *testing.T, registry *prometheus.Registry) {
 	t.Helper()
-	skew := servertime.NewSkew(clock.RealClock{})
+	skew := deletion.NewSkew(clock.RealClock{})
 	transport := skew.Wrap(dated{})
 	ping := func(ctx context.Context) error {
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://apiserver/version", nil)
@@ -130,22 +130,22 @@ func controller(t *testing.T, registry *prometheus.Registry) {
 		"refused": {Code: http.StatusForbidden},
 		"failed":  {Err: errors.New("no answer")},
 	}, registry)
-	expiry, err := engine.New(engine.Options{Triggers: triggers, Skew: skew, Ping: ping, Clock: clock.RealClock{}, Registerer: registry})
+	expiry, err := expire.New(expire.Options{Triggers: triggers, Skew: skew, Ping: ping, Clock: clock.RealClock{}, Registerer: registry})
 	must(t, err)
 	due := time.Now().Add(-time.Minute)
 	// An API that does not honour the resourceVersion: each deletion is by UID alone.
-	kinds := map[string]engine.Kind{}
+	kinds := map[string]expire.Kind{}
 	for _, trigger := range []string{"ttl", "cleanup"} {
-		if kinds[trigger], err = expiry.RegisterKind(engine.KindOptions{
-			Type:    action.Type{Resource: batchv1.SchemeGroupVersion.WithResource("jobs"), Kind: "Job", Namespaced: true, UIDOnly: true},
+		if kinds[trigger], err = expiry.RegisterKind(expire.KindOptions{
+			Type:    deletion.Type{Resource: batchv1.SchemeGroupVersion.WithResource("jobs"), Kind: "Job", Namespaced: true, UIDOnly: true},
 			Trigger: trigger, Judge: same,
 		}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	kind := kinds["ttl"]
-	object := func(name string, at time.Time) engine.Entry {
-		return engine.Entry{Kind: kind, Namespace: "ci", Name: name, UID: types.UID(name), ResourceVersion: "1",
+	object := func(name string, at time.Time) expire.Entry {
+		return expire.Entry{Kind: kind, Namespace: "ci", Name: name, UID: types.UID(name), ResourceVersion: "1",
 			Expiry: at, Source: "object", Backfill: name == "old"}
 	}
 	expiry.Upsert(object("later", time.Now().Add(time.Hour)))
@@ -153,8 +153,8 @@ func controller(t *testing.T, registry *prometheus.Registry) {
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- expiry.Run(ctx) }()
-	for name, want := range map[string]engine.Ending{
-		"deleted": engine.Deleted, "old": engine.Deleted, "other": engine.AlreadyGone, "refused": engine.Refused, "failed": engine.Failed,
+	for name, want := range map[string]expire.Ending{
+		"deleted": expire.Deleted, "old": expire.Deleted, "other": expire.AlreadyGone, "refused": expire.Refused, "failed": expire.Failed,
 	} {
 		if out := expiry.Delete(ctx, object(name, due), run{triggers[0].Action}); out.Result != want {
 			t.Fatalf("%s: outcome %s, error %v; want %s", name, out.Result, out.Err, want)
@@ -176,7 +176,7 @@ func unusableValue(t *testing.T, registry *prometheus.Registry) {
 	t.Helper()
 	reports, err := feed.NewReports(events.NewFakeRecorder(10), logr.Discard(), registry)
 	must(t, err)
-	expiry, err := engine.New(engine.Options{Triggers: triggers(t, answers{}, nil)})
+	expiry, err := expire.New(expire.Options{Triggers: triggers(t, answers{}, nil)})
 	must(t, err)
 	finished := metav1.NewTime(time.Now().Add(-time.Hour))
 	job := &batchv1.Job{
@@ -192,7 +192,7 @@ func unusableValue(t *testing.T, registry *prometheus.Registry) {
 		},
 	}, feed.Options{Engine: expiry, Cached: nothing, Live: nothing, Reports: reports, Log: logr.Discard()})
 	must(t, err)
-	if _, err := one.Judge(t.Context(), engine.Entry{Namespace: "ci", Name: "j", UID: "u"}); err != nil {
+	if _, err := one.Judge(t.Context(), expire.Entry{Namespace: "ci", Name: "j", UID: "u"}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -202,7 +202,7 @@ func census(t *testing.T, registry *prometheus.Registry) {
 	t.Helper()
 	counted, err := feed.NewSyncedMetric(registry, clock.RealClock{}, nil)
 	must(t, err)
-	expiry, err := engine.New(engine.Options{Triggers: triggers(t, answers{}, nil)})
+	expiry, err := expire.New(expire.Options{Triggers: triggers(t, answers{}, nil)})
 	must(t, err)
 	known := make(chan struct{})
 	one, err := feed.New(feed.Kind{
@@ -257,7 +257,7 @@ func unused(t *testing.T, registry *prometheus.Registry) {
 		Clock: clock.RealClock{}, Source: func(schema.GroupVersionResource) follow.Source { return builders.MakeSource() },
 	})
 	must(t, err)
-	_, errLabels := discovery.New(discovery.Options{APIServices: builders.MakeSource(), Clock: clock.RealClock{}, Registerer: registerer})
+	_, errLabels := discovery.NewLabels(discovery.LabelsOptions{APIServices: builders.MakeSource(), Clock: clock.RealClock{}, Registerer: registerer})
 	_, errProfiles := discovery.NewProfiles(discovery.ProfilesOptions{Platform: followed, Clock: clock.RealClock{}, Registerer: registerer})
 	_, errBackfill := backfill.New(backfill.Options{Clock: clock.RealClock{}, Registerer: registerer})
 	_, errStop := stop.New(stop.Options{Registerer: registerer})

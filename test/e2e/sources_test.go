@@ -13,7 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"curfew.dev/curfew/controller/record"
+	"curfew.dev/curfew/policy/record"
 	"curfew.dev/curfew/policy/wellknown"
 	"curfew.dev/curfew/test/harness"
 )

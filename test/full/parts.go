@@ -55,7 +55,7 @@ INSTALL=dist/install.yaml ` + e2e + `-skip '^TestPeers' ./test/e2e`},
 	{"peers", "deadlines and TTLs beside the controllers of JobSet and of each Trainer", `for version in ` + trainers + `; do FULL=1 PEERS=$version ` + e2e + `-run '^TestPeers' ./test/e2e; done`},
 	{"soak", "20,000 objects expire while all is killed, cut, denied and changed", `go run ./test/soak ${SOAK-}`},
 	{"attack", "20,000 objects expire beside three tenants with 2,000 cleanup policies and forged reports each, and without them: both are about as late", `go run ./test/soak -attackers 2000 ${SOAK-}`},
-	{"safety", "10,000 histories of the engine", `go test -count=1 -timeout 85m -run TestSafety ./controller/engine -rapid.checks=10000`},
+	{"safety", "10,000 histories of the engine", `go test -count=1 -timeout 85m -run TestSafety ./controller/expire -rapid.checks=10000`},
 	{"world", "3,000 histories of the whole controller in a cluster in memory, and 1,000 sequences of requests that this cluster and a real API server answer alike", `go test -count=1 -timeout 85m -run '^TestWorld$' ./cmd/curfew -seeds 3000
 ` + e2e + `./test/e2e/conformance -seeds 1000`},
 	{"crash", "cleanup runs killed at each two requests, also after others wrote their status or reports", `CRASH=full go test -count=1 -timeout 85m -run '^Test(Killed|Forged)' ./controller/cleanup`},

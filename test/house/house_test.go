@@ -160,10 +160,10 @@ func TestPolicyIsPure(t *testing.T) {
 
 // excusedWaits are files that wait for a fixed time all the same.
 var excusedWaits = map[string]string{
-	"controller/engine/breaker_test.go": "its server is used in synthetic time",
-	"controller/engine/slots_test.go":   "its server is used in synthetic time",
-	"controller/engine/queue_test.go":   "its server is used in synthetic time",
-	"controller/engine/rules_test.go":   "its server is used in synthetic time",
+	"controller/expire/breaker_test.go": "its server is used in synthetic time",
+	"controller/expire/slots_test.go":   "its server is used in synthetic time",
+	"controller/expire/queue_test.go":   "its server is used in synthetic time",
+	"controller/expire/rules_test.go":   "its server is used in synthetic time",
 	"test/bench/process.go":             "a process that does not end in time is killed",
 	"test/e2e/serving/feeds_test.go":    "only time shows that no more watches are opened",
 	"test/harness/api.go":               "it asks again every second",

@@ -20,11 +20,11 @@ import (
 	"curfew.dev/curfew/cmd/kubectl-curfew/preview"
 	"curfew.dev/curfew/cmd/kubectl-curfew/session"
 	"curfew.dev/curfew/cmd/kubectl-curfew/world"
-	"curfew.dev/curfew/controller/record"
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/expression"
 	"curfew.dev/curfew/policy/judging"
 	"curfew.dev/curfew/policy/lifetime"
+	"curfew.dev/curfew/policy/record"
 	"curfew.dev/curfew/policy/resolution"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
@@ -293,7 +293,7 @@ func cleanupPolicyOf(source string) string {
 }
 
 // deletedBefore is the record of the deletion of an object that is gone, by the Events of the
-// controller (package controller/record) and the reports of cleanup policies; nil where none
+// controller (package policy/record) and the reports of cleanup policies; nil where none
 // remains. unread are the namespaces whose Events the user may not list, and unnamed is how many
 // deletions in the object's namespace or by a LifecyclePolicy have no record: after a burst an
 // Event names a few.

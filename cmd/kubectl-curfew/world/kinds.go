@@ -20,8 +20,8 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 
-	"curfew.dev/curfew/controller/discovery/served"
-	"curfew.dev/curfew/controller/servertime"
+	"curfew.dev/curfew/controller/deletion"
+
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/cleanup"
 	"curfew.dev/curfew/policy/wellknown"
@@ -42,7 +42,7 @@ type Clients struct {
 // NewClients makes them all from one configuration.
 func NewClients(config *rest.Config) (Clients, error) {
 	var out Clients
-	skew := servertime.NewSkew(clock.RealClock{})
+	skew := deletion.NewSkew(clock.RealClock{})
 	config = rest.CopyConfig(config)
 	if original := rest.CopyConfig(config); config.Impersonate.UserName == "" {
 		out.As = func(user string) (Clients, error) {
@@ -52,7 +52,7 @@ func NewClients(config *rest.Config) (Clients, error) {
 		}
 	}
 	config.Wrap(skew.Wrap)
-	out.ServerTime = servertime.NewServerTime(skew, func(context.Context) error {
+	out.ServerTime = deletion.NewServerTime(skew, func(context.Context) error {
 		_, err := out.Discovery.ServerVersion()
 		return err
 	}).Now
@@ -230,7 +230,7 @@ func (c *cluster) served() (map[schema.GroupResource]Kind, error) {
 		for i := range list.APIResources {
 			resource := &list.APIResources[i]
 			at := schema.GroupResource{Group: of.Group, Resource: resource.Name}
-			if strings.Contains(resource.Name, "/") || served.Duplicates[at] || lacks(resource.Verbs) {
+			if strings.Contains(resource.Name, "/") || cleanup.Duplicates[at] || lacks(resource.Verbs) {
 				continue
 			}
 			kind := of.WithKind(resource.Kind)
@@ -292,7 +292,7 @@ func (c *cluster) Resources(context.Context) ([]cleanup.Resource, error) {
 	if err == nil && len(found.silent) > 0 {
 		err = cleanup.SilentGroups(found.silent)
 	}
-	return served.Resources(found.groups, found.lists), err
+	return cleanup.Resources(found.groups, found.lists), err
 }
 
 // KindOf finds a kind by any of its names: jobs, job, Job, jobs.batch, deploy.

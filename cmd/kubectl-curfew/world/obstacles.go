@@ -146,7 +146,7 @@ func (w *World) PausedLabels(ctx context.Context, kind Kind, namespace string) (
 }
 
 // paused reports whether the deletions of a source are paused, by the condition that the controller
-// keeps on it (package controller/notice), or why this user cannot know.
+// keeps on it (package controller/events), or why this user cannot know.
 func (w *World) paused(ctx context.Context, kind Kind, source lifetime.Source, namespace string) (
 	obstacles []judging.Obstacle, unknown string, err error) {
 	// The condition for the levels object and runtime is on the namespace of the object.
@@ -201,7 +201,7 @@ func concerns(message, kind string, source lifetime.Source) bool {
 }
 
 // blockedReasons are the reasons of the Events that the controller writes on a due object on which
-// it cannot act (package controller/engine), or which it keeps because of something that only it
+// it cannot act (package controller/expire), or which it keeps because of something that only it
 // has read, such as the template of the owner. It repeats them before the API server drops them.
 var blockedReasons = map[string]struct {
 	kind judging.ObstacleKind

@@ -14,7 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"curfew.dev/curfew/certs"
-	"curfew.dev/curfew/controller/coverage"
+	"curfew.dev/curfew/controller/webhookconfig"
 	"curfew.dev/curfew/test/harness"
 )
 
@@ -138,7 +138,7 @@ func (f *fixture) served() (out [][]byte) {
 func (f *fixture) generations() (out [4]int64) {
 	f.Helper()
 	client := suite.cluster.Client.AdmissionregistrationV1()
-	for i, name := range []string{certs.DefaultConfiguration, coverage.Name} {
+	for i, name := range []string{certs.DefaultConfiguration, webhookconfig.Name} {
 		// Without kinds of others there may be no second mutating one.
 		if one, err := client.MutatingWebhookConfigurations().Get(f.Context(), name, metav1.GetOptions{}); err == nil {
 			out[2*i] = one.Generation

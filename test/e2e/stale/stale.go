@@ -20,10 +20,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 
-	"curfew.dev/curfew/controller/action"
-	"curfew.dev/curfew/controller/engine"
+	"curfew.dev/curfew/controller/deletion"
+	"curfew.dev/curfew/controller/discovery"
+	"curfew.dev/curfew/controller/expire"
 	"curfew.dev/curfew/controller/feed"
-	"curfew.dev/curfew/controller/feedset"
 	"curfew.dev/curfew/controller/permission"
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/lifetime"
@@ -42,24 +42,24 @@ var leases = &policy.Profile{
 }
 
 // Find watches the Leases until ctx is done.
-func Find(ctx context.Context, feeds *feedset.Set, objects dynamic.Interface, options feed.Options) error {
+func Find(ctx context.Context, feeds *discovery.Set, objects dynamic.Interface, options feed.Options) error {
 	kind := feed.Untyped(objects, leases)
 	kind.LabelSelector = Label
 	kind.Triggers = []*feed.Trigger{{Name: Name, Judge: judge}}
-	source := &feedset.Source{
-		Make:    func(*feedset.Spec) (feedset.Feed, error) { return feed.New(kind, options) },
+	source := &discovery.Source{
+		Make:    func(*discovery.Spec) (discovery.Feed, error) { return feed.New(kind, options) },
 		Log:     options.Log.WithName("stale"),
 		Skipped: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "curfew_stale_skipped"}, []string{"group", "kind", "reason"}),
 	}
-	spec := &feedset.Spec{
-		Key:  feedset.Key{Resource: schema.GroupResource{Group: leases.Kind.Group, Resource: leases.Resource}, Purpose: "stale"},
+	spec := &discovery.Spec{
+		Key:  discovery.Key{Resource: schema.GroupResource{Group: leases.Kind.Group, Resource: leases.Resource}, Purpose: "stale"},
 		Kind: leases.Kind,
 	}
 	spec.Required.Reason = "permission"
 	for _, verb := range []string{"get", "list", "watch", "patch"} {
 		spec.Required.All = append(spec.Required.All, permission.Need{Verb: verb, Resource: spec.VersionResource()})
 	}
-	feeds.Apply(ctx, source, []*feedset.Spec{spec}, nil)
+	feeds.Apply(ctx, source, []*discovery.Spec{spec}, nil)
 	<-ctx.Done()
 	return nil
 }
@@ -89,13 +89,13 @@ func judge(state *feed.State) (policy.Verdict, any, error) {
 type Action struct{ Objects dynamic.Interface }
 
 // Do implements [action.Action].
-func (a Action) Do(ctx context.Context, due action.Due) action.Answer {
+func (a Action) Do(ctx context.Context, due deletion.Due) deletion.Answer {
 	patch, err := json.Marshal(map[string]any{
 		"metadata": map[string]any{"uid": due.UID, "resourceVersion": due.ResourceVersion},
 		"spec":     map[string]any{"holderIdentity": ""},
 	})
 	if err != nil {
-		return action.Failure(0, action.FromResource, err)
+		return deletion.Failure(0, deletion.FromResource, err)
 	}
 	options := metav1.PatchOptions{FieldManager: "curfew-stale"}
 	if due.DryRun {
@@ -103,14 +103,14 @@ func (a Action) Do(ctx context.Context, due action.Due) action.Answer {
 	}
 	_, err = a.Objects.Resource(due.Resource).Namespace(due.Namespace).Patch(ctx, due.Name, types.MergePatchType, patch, options)
 	if err == nil {
-		return action.Answer{Outcome: action.Done}
+		return deletion.Answer{Outcome: deletion.Done}
 	}
-	out, _ := action.FailureOf(err)
+	out, _ := deletion.FailureOf(err)
 	if out.Code == http.StatusNotFound {
-		out.Outcome = action.Gone
+		out.Outcome = deletion.Gone
 	}
 	return out
 }
 
 // New is what the controller does with a Lease that is due.
-func New(objects dynamic.Interface) engine.Trigger { return engine.Trigger{Action: Action{objects}} }
+func New(objects dynamic.Interface) expire.Trigger { return expire.Trigger{Action: Action{objects}} }

@@ -5,7 +5,7 @@
 // computes again, from the objects and from the rules that were in effect, whether each object was
 // due. Three tests feed it: the soak (test/soak) from etcd and the audit log of a real API server,
 // TestWorld (cmd/curfew) from the cluster in memory of package world, and TestSafety
-// (controller/engine) from the histories of its model.
+// (controller/expire) from the histories of its model.
 //
 // It knows the part of the contract that the tests use: TTLs of objects, by outcome and in native
 // fields, defaults and modes of Namespaces, default TTLs of LifecyclePolicies, KindProfiles that

@@ -1,0 +1,344 @@
+package events
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+
+	"curfew.dev/curfew/controller/expire"
+	"curfew.dev/curfew/controller/loop"
+	"curfew.dev/curfew/policy/lifetime"
+	"curfew.dev/curfew/policy/record"
+	"curfew.dev/curfew/policy/v1alpha1"
+)
+
+// Reasons of the Events about deletions.
+const (
+	ReasonDeleted     = record.Reason
+	ReasonWouldDelete = "WouldDelete"
+)
+
+const (
+	// idle is how long an Event is patched after its last change. By default, the API server deletes
+	// Events after an hour.
+	idle = 30 * time.Minute
+	// maxDigests bounds how many sources of deletions get Events of their own at a time. The
+	// deletions of all others share an Event on namespace default. maxRemembered bounds how many
+	// digests are remembered.
+	maxDigests, maxRemembered = 1000, 2000
+)
+
+// Events creates and patches Events of one namespace, of the core group: an Event of events.k8s.io
+// cannot get another text, which is why no recorder writes these.
+type Events interface {
+	Create(ctx context.Context, event *corev1.Event, options metav1.CreateOptions) (*corev1.Event, error)
+	Patch(
+		ctx context.Context, name string, kind types.PatchType, data []byte, options metav1.PatchOptions, subresources ...string,
+	) (*corev1.Event, error)
+}
+
+// DigestOptions configure [Digests]. All are required.
+type DigestOptions struct {
+	// Events of a namespace.
+	Events func(namespace string) Events
+	UIDs   UIDs
+	// Instance tells replicas apart.
+	Instance string
+	Clock    clock.Clock
+	Log      logr.Logger
+}
+
+// Digests keeps one Event for each source and reason in step with the deletions that it caused, for
+// a bounded number of sources.
+type Digests struct {
+	options DigestOptions
+	changed loop.Signal
+
+	mu    sync.Mutex
+	fresh map[digestKey]*deletions // since the last Flush
+
+	// Only Flush uses these.
+	events map[digestKey]*digest
+	serial int
+}
+
+type digestKey struct {
+	target Target
+	reason string
+}
+
+// NewDigests makes digests that are written by Run and Flush.
+func NewDigests(options DigestOptions) *Digests {
+	options.Log = options.Log.WithName("notice")
+	return &Digests{options: options, changed: loop.NewSignal(), fresh: map[digestKey]*deletions{}, events: map[digestKey]*digest{}}
+}
+
+// Add takes the deletions since the last call. It does not block.
+func (d *Digests) Add(summaries []expire.Summary) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, s := range summaries {
+		target := d.options.targetOf(&s)
+		if target.Name == "" {
+			continue
+		}
+		d.add(digestKey{target, ReasonDeleted}, s.Deleted, &s)
+		d.add(digestKey{target, ReasonWouldDelete}, s.DryRun, &s)
+	}
+	d.changed.Set()
+}
+
+func (d *Digests) add(key digestKey, n int, s *expire.Summary) {
+	if n == 0 {
+		return
+	}
+	if d.fresh[key] == nil && !key.target.Policy && len(d.fresh) >= maxDigests { // Administrators write policies.
+		key.target = digestOf("", "") // Sources share it, also with cluster-scoped objects.
+	}
+	of := d.fresh[key]
+	if of == nil {
+		of = &deletions{counts: map[group]int{}}
+		d.fresh[key] = of
+	}
+	of.counts[group{s.Kind.Kind, s.Trigger}] += n
+	of.names = append(of.names, s.Examples[:min(len(s.Examples), examples-len(of.names))]...)
+	for _, name := range s.Examples {
+		of.records = append(of.records, recordOf(s, name))
+	}
+	of.records = slices.Clip(record.Latest(of.records))
+}
+
+// Run writes until ctx is done. Flush writes what comes after that.
+func (d *Digests) Run(ctx context.Context) error {
+	for d.changed.Wait(ctx, d.options.Clock, 0) {
+		d.Flush(ctx)
+	}
+	return nil
+}
+
+// Flush writes all unwritten digests. It does not repeat a failed write, since the log and the
+// metrics have everything.
+func (d *Digests) Flush(ctx context.Context) {
+	d.mu.Lock()
+	fresh := d.fresh
+	d.fresh = map[digestKey]*deletions{}
+	d.mu.Unlock()
+	now := d.options.Clock.Now()
+	maps.DeleteFunc(d.events, func(_ digestKey, event *digest) bool { return now.Sub(event.last) > idle })
+	for key, of := range fresh {
+		if err := d.write(ctx, key, of, now); err != nil && ctx.Err() == nil {
+			d.options.Log.Info("could not write an Event", "source", key.target.Name, "policy", key.target.Policy, "reason", err.Error())
+		}
+	}
+}
+
+func (d *Digests) write(ctx context.Context, key digestKey, of *deletions, now time.Time) error {
+	events := d.options.Events(key.target.home())
+	if event := d.events[key]; event != nil {
+		message := event.add(key.reason, of, now)
+		patch, err := json.Marshal(map[string]any{"message": message, "count": event.count, "lastTimestamp": metav1.NewTime(now),
+			"metadata": map[string]any{"annotations": event.annotations(key.reason)}})
+		if err != nil {
+			return err
+		}
+		_, err = events.Patch(ctx, event.name, types.StrategicMergePatchType, patch, metav1.PatchOptions{})
+		if !apierrors.IsNotFound(err) {
+			return err
+		}
+	}
+	d.forget()
+	d.serial++
+	event := &digest{name: fmt.Sprintf("%s.%x-%d", key.target.Name, now.UnixNano(), d.serial), first: now}
+	d.events[key] = event
+	at := metav1.NewTime(now)
+	message := event.add(key.reason, of, now)
+	_, err := events.Create(ctx, &corev1.Event{
+		ObjectMeta:     metav1.ObjectMeta{Namespace: key.target.home(), Name: event.name, Annotations: event.annotations(key.reason)},
+		InvolvedObject: key.target.reference(d.options.UIDs),
+		Type:           corev1.EventTypeNormal, Reason: key.reason, Action: "Delete", Message: message,
+		FirstTimestamp: at, LastTimestamp: at, Count: 1,
+		Source:              corev1.EventSource{Component: component},
+		ReportingController: component, ReportingInstance: d.options.Instance,
+	}, metav1.CreateOptions{})
+	return err
+}
+
+// forget makes room for one more digest. The one that changed longest ago begins again with a new
+// Event.
+func (d *Digests) forget() {
+	if len(d.events) < maxRemembered {
+		return
+	}
+	var oldest digestKey
+	for key, event := range d.events {
+		if of := d.events[oldest]; of == nil || event.last.Before(of.last) {
+			oldest = key
+		}
+	}
+	delete(d.events, oldest)
+}
+
+const (
+	// maxNote is where the API server cuts the text of an Event.
+	maxNote = 1024
+	// maxKinds bounds how many kinds a note names.
+	maxKinds = 8
+	examples = 10
+)
+
+// deletions counts deleted objects and names some of them.
+type deletions struct {
+	counts  map[group]int
+	names   []string
+	records []record.Record
+}
+
+type group struct{ kind, trigger string }
+
+// digest is an Event and the deletions that it has counted.
+type digest struct {
+	name        string
+	first, last time.Time
+	count       int32 // of changes
+	total       int   // of deletions
+	records     []record.Record
+}
+
+func recordOf(s *expire.Summary, name string) record.Record {
+	namespace, name, ok := strings.Cut(name, "/")
+	if !ok {
+		namespace, name = "", namespace
+	}
+	return record.Record{
+		Resource: s.Kind.Resource.GroupResource().String(), Namespace: namespace, Name: name, Trigger: s.Trigger, Source: s.Source,
+		From: s.First.UTC(), To: s.Last.UTC(),
+	}
+}
+
+// annotations returns the annotations of the Event. Only real deletions are on record.
+func (e *digest) annotations(reason string) map[string]string {
+	if reason != ReasonDeleted {
+		return nil
+	}
+	return record.Annotations(e.records, e.total)
+}
+
+// add counts deletions and returns the text of the Event: these, and how many there were in all.
+func (e *digest) add(reason string, of *deletions, now time.Time) string {
+	fresh := 0
+	for _, n := range of.counts {
+		fresh += n
+	}
+	e.last = now
+	e.count++
+	e.total += fresh
+	e.records = record.Latest(append(e.records, of.records...))
+	note := of.describe(reason)
+	if fresh > len(of.names) {
+		note += ", …"
+	}
+	if e.count > 1 {
+		note += fmt.Sprintf(" (%d since %s)", e.total, e.first.UTC().Format(time.RFC3339))
+	}
+	if len(note) > maxNote {
+		note = strings.ToValidUTF8(note[:maxNote], "")
+	}
+	return note
+}
+
+func (of *deletions) describe(reason string) string {
+	verb := "Deleted"
+	if reason == ReasonWouldDelete {
+		verb = "Would delete (dry-run)"
+	}
+	groups := slices.SortedFunc(maps.Keys(of.counts), func(a, b group) int {
+		return cmp.Or(of.counts[b]-of.counts[a], strings.Compare(a.kind, b.kind), strings.Compare(a.trigger, b.trigger))
+	})
+	var parts []string
+	for i, g := range groups {
+		if i == maxKinds {
+			parts = append(parts, fmt.Sprintf("%d more kinds", len(groups)-i))
+			break
+		}
+		parts = append(parts, fmt.Sprintf("%d x %s by %s", of.counts[g], g.kind, g.trigger))
+	}
+	return fmt.Sprintf("%s %s: %s", verb, strings.Join(parts, ", "), strings.Join(of.names, ", "))
+}
+
+// Target is the object that a notice is about: a Namespace, or a LifecyclePolicy. The zero value is
+// none.
+type Target struct {
+	Policy bool
+	Name   string
+	// Inside means that the notice is stored in the Namespace that it is about, where users who may
+	// see its objects may see it.
+	Inside bool
+}
+
+// targetOf returns the object behind a source. An object's own or its runtime's TTL concerns the
+// object's namespace, which is "" for cluster-scoped objects.
+func targetOf(source, namespace string) Target {
+	switch s := lifetime.ParseSource(source); s.Level {
+	case lifetime.LevelPolicy:
+		return Target{Policy: true, Name: s.Name}
+	case lifetime.LevelNamespace:
+		return Target{Name: s.Name}
+	default:
+		return Target{Name: namespace}
+	}
+}
+
+// digestOf returns the target of a digest. Deletions by an object's own setting are reported inside
+// its namespace, or for cluster-scoped objects inside default, as is usual for their Events.
+func digestOf(source, namespace string) Target {
+	out := targetOf(source, cmp.Or(namespace, metav1.NamespaceDefault))
+	level := lifetime.ParseSource(source).Level
+	out.Inside = level != lifetime.LevelNamespace && level != lifetime.LevelPolicy
+	return out
+}
+
+// targetOf is the target of the digest of a summary. A policy that does not exist is none: the
+// author of an object may have written the stamp, and each name that they invent would be an Event
+// in namespace default.
+func (o *DigestOptions) targetOf(s *expire.Summary) Target {
+	target := digestOf(s.Source, s.Namespace)
+	if target.Policy && o.UIDs(target) == "" {
+		return digestOf("", s.Namespace)
+	}
+	return target
+}
+
+// home is the namespace that holds the Events about the target.
+func (t Target) home() string {
+	if t.Inside {
+		return t.Name
+	}
+	return metav1.NamespaceDefault
+}
+
+// UIDs looks up the UID of a target; "" if it is unknown. kubectl describe finds Events by it.
+type UIDs func(Target) types.UID
+
+func (t Target) reference(uids UIDs) corev1.ObjectReference {
+	reference := corev1.ObjectReference{APIVersion: "v1", Kind: "Namespace", Name: t.Name, UID: uids(t)}
+	if t.Inside {
+		reference.Namespace = t.Name // The API server demands that of an Event there.
+	}
+	if t.Policy {
+		reference.APIVersion, reference.Kind = v1alpha1.GroupVersion.String(), "LifecyclePolicy"
+	}
+	return reference
+}

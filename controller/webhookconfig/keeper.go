@@ -1,0 +1,206 @@
+package webhookconfig
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/clock"
+
+	"curfew.dev/curfew/controller/collectors"
+	"curfew.dev/curfew/controller/discovery"
+	"curfew.dev/curfew/controller/loop"
+	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/platform"
+	"curfew.dev/curfew/policy/v1alpha1"
+)
+
+// Options of a [Keeper].
+type Options struct {
+	// Kinds returns the served kinds with a profile, or an error until they are known.
+	Kinds func() ([]platform.Served, error)
+	// RuntimesKnown reports whether Kinds knows which runtimes have a deadline. Nil means that they
+	// are always known.
+	RuntimesKnown func() bool
+	// Labelled returns the served kinds that can have a TTL label, and false until they are known. It
+	// may be nil.
+	Labelled func() ([]discovery.Kind, bool)
+	// Policies returns the policies of the cluster, or an error until they are known.
+	Policies func() ([]*v1alpha1.LifecyclePolicy, error)
+	// Mutating and Validating read and write the webhook configurations of the API server.
+	Mutating, Validating Client
+	// Namespace of Curfew itself.
+	Namespace string
+	// Static names the configurations of manifests/webhook.
+	Static string
+	// FailClosed refuses requests that Curfew could not validate. Defaulting never fails a request.
+	FailClosed bool
+	// Controller is the controller's ServiceAccount in Namespace.
+	Controller string
+	// Deletable returns the resources whose objects the controller may delete in all namespaces, and
+	// false until they are known. It may be nil.
+	Deletable func() ([]schema.GroupResource, bool)
+	// Alias sends objects with label cleanup.kyverno.io/ttl, too.
+	Alias bool
+	// Protect and DryRun are the controller's: labels have no effect there.
+	Protect []string
+	DryRun  bool
+	// Off are triggers that are switched off: they give no defaults.
+	Off []policy.Trigger
+	// Changed is called when [Keeper.State] has another fingerprint. It may be nil.
+	Changed func()
+
+	Clock      clock.Clock
+	Log        logr.Logger
+	Registerer prometheus.Registerer
+}
+
+const (
+	// gather is how long a change waits for others.
+	gather = 500 * time.Millisecond
+	// writeEvery is the least time between two writes, in case another writer keeps undoing them.
+	writeEvery = time.Second
+	// patience bounds the wait for [Options.Labelled], [Options.Deletable] and
+	// [Options.RuntimesKnown].
+	patience = 10 * time.Second
+)
+
+// Keeper keeps the two configurations in step with profiles, policies and the served kinds.
+type Keeper struct {
+	options        Options
+	log            logr.Logger
+	configurations []*configuration
+	changed        loop.Signal
+	failed         prometheus.Counter
+
+	// Only the loop uses these.
+	began  time.Time
+	coarse bool // the API server refused a plan
+
+	mu      sync.Mutex
+	wanted  map[string]string   // fingerprints, by the kind of the configuration
+	foreign map[string][]string // likewise
+	err     error               // of the last attempt
+}
+
+// State returns the fingerprint of each configuration as it should be, by its kind, the
+// requirements that others added to namespaceSelectors, and why the last attempt to write failed.
+func (k *Keeper) State() (wanted map[string]string, foreign []string, err error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return maps.Clone(k.wanted), slices.Concat(k.foreign[k.configurations[0].kind], k.foreign[k.configurations[1].kind]), k.err
+}
+
+// New makes a keeper. It fails if its metric cannot be registered.
+func New(options Options) (*Keeper, error) {
+	k := &Keeper{
+		options: options, wanted: map[string]string{}, foreign: map[string][]string{},
+		log: options.Log.WithName("coverage"), changed: loop.NewSignal(),
+	}
+	k.failed = collectors.Counter("curfew_coverage_errors_total",
+		"Attempts to bring the webhook configurations curfew-kinds in step with profiles and policies that failed.").WithLabelValues()
+	if err := collectors.Register(options.Registerer, "the metric of coverage", k.failed); err != nil {
+		return nil, err
+	}
+	failure := admissionv1.Ignore
+	if options.FailClosed {
+		failure = admissionv1.Fail
+	}
+	k.configurations = []*configuration{k.configuration(mutating, options.Mutating), k.configuration(validating(failure), options.Validating)}
+	return k, nil
+}
+
+// Again makes the plan again, because its input has changed.
+func (k *Keeper) Again() { k.changed.Set() }
+
+// Run keeps the configurations until ctx is done. It leaves them in place for the next leader.
+func (k *Keeper) Run(ctx context.Context) error {
+	var group sync.WaitGroup
+	defer group.Wait()
+	for _, c := range k.configurations {
+		group.Go(func() { c.static.Run(ctx) })
+		group.Go(func() { c.own.Run(ctx) })
+	}
+	k.began = k.options.Clock.Now()
+	loop.Worker{
+		Clock: k.options.Clock, Signal: k.changed, Gather: gather, Backoff: loop.NewBackoffOf(500*time.Millisecond, 30*time.Second),
+		Do: k.reconcile,
+		Failed: func(err error, again time.Duration) {
+			k.failed.Inc()
+			k.log.Error(err, "webhook configurations are not in step with profiles and policies, trying again", "name", Name, "after", again)
+		},
+	}.Run(ctx)
+	return nil
+}
+
+// reconcile makes the plan and writes each configuration that differs from it.
+func (k *Keeper) reconcile(ctx context.Context) (again time.Duration, err error) {
+	in, again, err := k.input()
+	if err != nil {
+		k.log.V(1).Info("not all is known yet", "reason", err.Error())
+		return again, nil // Whatever becomes known sets the signal.
+	}
+	plan := newPlan(in)
+	var errs []error
+	wrote := false
+	for _, c := range k.configurations {
+		did, err := c.reconcile(ctx, plan)
+		wrote = wrote || did
+		if apierrors.IsInvalid(err) || apierrors.IsRequestEntityTooLargeError(err) {
+			k.coarse = true // The next attempt has shorter conditions.
+		}
+		if err != nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) && !apierrors.IsAlreadyExists(err) {
+			errs = append(errs, err) // The others mean that the watch will bring a newer state.
+		}
+	}
+	err = errors.Join(errs...)
+	k.mu.Lock()
+	k.err = err
+	k.mu.Unlock()
+	if wrote {
+		loop.Pause(ctx, k.options.Clock, writeEvery)
+	}
+	return 0, err
+}
+
+// input returns what a plan is made of, or an error while something is unknown; then it also
+// returns when to try again.
+func (k *Keeper) input() (in *Input, again time.Duration, err error) {
+	o := &k.options
+	in = &Input{
+		Namespace: o.Namespace, Controller: o.Controller, Alias: o.Alias, Protect: o.Protect, DryRun: o.DryRun, FailClosed: o.FailClosed,
+		Off: o.Off, coarse: k.coarse,
+	}
+	if in.Kinds, err = o.Kinds(); err != nil {
+		return nil, 0, err
+	}
+	if in.Policies, err = o.Policies(); err != nil {
+		return nil, 0, err
+	}
+	left := patience - o.Clock.Since(k.began)
+	if o.Deletable != nil {
+		var known bool
+		// Waiting keeps the first plan of a leader from replacing the last leader's for a moment.
+		if in.Deletable, known = o.Deletable(); !known && left > 0 {
+			return nil, left, errors.New("what the controller may delete")
+		}
+	}
+	if o.Labelled != nil {
+		var known bool
+		if in.Labelled, known = o.Labelled(); !known && left > 0 {
+			return nil, left, errors.New("which kinds are served")
+		}
+	}
+	if o.RuntimesKnown != nil && !o.RuntimesKnown() && left > 0 {
+		return nil, left, errors.New("the runtimes")
+	}
+	return in, 0, nil
+}

@@ -1,0 +1,235 @@
+package webhookconfig
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/judging"
+	"curfew.dev/curfew/policy/v1alpha1"
+	"curfew.dev/curfew/policy/wellknown"
+)
+
+// annotationLabels are annotations that users may mistake for labels. Objects of any kind that
+// carry one are sent. A selector cannot ask for one of several keys, so each key has a webhook.
+var annotationLabels = []struct{ name, key string }{
+	{"validate-labels-protect", wellknown.AnnotationProtect},
+	{"validate-labels-deadline", wellknown.AnnotationActiveDeadline},
+	{"validate-labels-failed", wellknown.AnnotationTTLFailed},
+	{"validate-labels-succeeded", wellknown.AnnotationTTLSucceeded},
+	{"validate-labels-finished", wellknown.AnnotationTTL},
+}
+
+// labels adds the webhooks for labelled objects of every kind. The API server looks at labels
+// first: an object without one costs it a few map look-ups and no expression. A new object whose
+// label is plainly in order is not sent, so that a thousand objects are created about as fast with
+// a label as without. Removing a label cancels, and is not sent.
+func (p *plan) labels(in *Input, kinds []*kind) {
+	elsewhere := elsewhere(kinds)
+	changed := ownKeyChanged
+	if in.Alias {
+		changed = fmt.Sprintf("object.?metadata.?labels[?%[1]q] != oldObject.?metadata.?labels[?%[1]q] ||\n", wellknown.LabelKyvernoTTL) +
+			ownKeyChanged
+	}
+	for _, label := range annotationLabels {
+		p.validating = append(p.validating, in.labelled(label.name, label.key, admissionv1.AllScopes, nil, "true", changed, elsewhere))
+	}
+	p.ttlLabel(in, "validate-labels", wellknown.LabelTTL, changed, elsewhere)
+	if in.Alias {
+		p.ttlLabel(in, "validate-labels-kyverno", wellknown.LabelKyvernoTTL, changed)
+	}
+}
+
+// ttlLabel adds the webhooks for a TTL label. Only Curfew can compare it with the bounds of a
+// namespace, so that every labelled object is sent if its namespace uses Curfew.
+func (p *plan) ttlLabel(in *Input, name, key, changed string, others ...admissionv1.MatchCondition) {
+	if in.Controller == "" || in.DryRun || in.coarse {
+		p.validating = append(p.validating, in.labelled(name, key, admissionv1.AllScopes, nil, "true", changed, others...))
+		return
+	}
+	p.validating = append(p.validating,
+		in.labelled(name+"-in-use", key, admissionv1.NamespacedScope, label(wellknown.LabelInUse, true), "true", changed, others...),
+		in.labelled(name, key, admissionv1.AllScopes, label(wellknown.LabelInUse, false), "!(\n"+indent(in.plain(key))+"\n)", changed, others...))
+}
+
+// labelled is a webhook for objects with a label: it sends new objects that meet created, and
+// others that meet changed.
+func (in *Input) labelled(
+	name, key string, scope admissionv1.ScopeType, namespaces []metav1.LabelSelectorRequirement, created, changed string,
+	others ...admissionv1.MatchCondition,
+) entry {
+	// On UPDATE the API server also selects by the old labels. The new ones decide.
+	updated := fmt.Sprintf("object.?metadata.?labels[?%q].hasValue()", key) + " && (\n" + indent(changed) + "\n)"
+	isNew := admissionv1.MatchCondition{Name: "label-is-new", Expression: isCreated + "\n? " + created + "\n: (\n" + indent(updated) + "\n)"}
+	out := in.entry(name, admissionv1.RuleWithOperations{}, namespaces)
+	out.rules = everything(scope)
+	out.objects = metav1.LabelSelector{MatchExpressions: label(key, true)}
+	conditions := append([]admissionv1.MatchCondition{isNew, undeleted, reviewed}, others...)
+	out.conditions = []admissionv1.MatchCondition{allOf("label-concerns-curfew", conditions...)}
+	return out
+}
+
+// PlainLabel matches labels that the API server takes to be in order: one or two numbers with
+// units. It cannot tell whether a date is past, and a longer sum may be too large.
+const PlainLabel = `^[1-9][0-9]{0,3}[mhd]([1-9][0-9]{0,3}[mhd])?$`
+
+// plain asks whether a new object with a TTL label is in order if its namespace does not bound it:
+// a readable duration, no kind of Curfew's, no Curfew annotation, no policy that bounds its kind,
+// no protected namespace, nothing of rule resources-stay, and both its author and the controller
+// may delete it.
+func (in *Input) plain(key string) string {
+	terms := []string{
+		"request.kind.group != " + quote(wellknown.Group),
+		fmt.Sprintf("object.metadata.labels[%q].matches(%s)", key, quote(PlainLabel)),
+		"!(has(object.metadata.annotations) && " + quoted(wellknown.ObjectKeys) + ".exists(k, k in object.metadata.annotations))",
+		`!(request.kind.group + "/" + request.kind.kind in ["argoproj.io/Application", "velero.io/Backup"])`,
+		`object.metadata.?labels["owner"].orValue("") != "helm"`,
+	}
+	if bounded := in.bounded(); bounded != "" {
+		terms = append(terms, "!("+bounded+")")
+	}
+	if protected := judging.ProtectedRequest(in.Protect); protected != "" {
+		terms = append(terms, "!("+protected+")")
+	}
+	return strings.Join(append(terms, `authorizer.requestResource.check("delete").allowed()`, in.mayDelete()), " &&\n")
+}
+
+// maxDeletable bounds how many characters of resources an expression lists. The API server is asked
+// about the others.
+const maxDeletable = 20000
+
+// mayDelete asks whether the controller may delete the object: from a list where it may everywhere,
+// and elsewhere the API server's authorizer, which takes as long as the rest of the expression.
+func (in *Input) mayDelete() string {
+	asked := "authorizer.serviceAccount(" + quote(in.Namespace) + ", " + quote(in.Controller) + ")" +
+		`.group(request.resource.group).resource(request.resource.resource)` +
+		`.namespace(request.?namespace.orValue("")).check("delete").allowed()`
+	var known []string
+	length := 0
+	for _, at := range in.Deletable {
+		name := quote(at.Resource + "." + at.Group)
+		if length += len(name) + len(", "); length > maxDeletable {
+			break
+		}
+		known = append(known, name)
+	}
+	if len(known) == 0 {
+		return asked
+	}
+	return "(request.resource.resource + \".\" + request.resource.group in [" + strings.Join(known, ", ") + "] ||\n" + indent(asked) + ")"
+}
+
+// bounded asks whether a policy may bound the label of an object of this kind; "" if none does.
+// Selectors are left to Curfew.
+func (in *Input) bounded() string {
+	var kinds []string
+	for _, p := range sorted(in.Policies) {
+		bounds := p.Spec.Bounds
+		if bounds == nil || bounds.MinTTLLabel == nil && bounds.MaxTTLLabel == nil && bounds.LatestDate == nil {
+			continue
+		}
+		if len(p.Spec.Match.Kinds) == 0 {
+			return "true"
+		}
+		for _, kind := range p.Spec.Match.Kinds {
+			kinds = append(kinds, is("group", kind.Group)+" && "+is("kind", kind.Kind))
+		}
+	}
+	slices.Sort(kinds)
+	return limited(strings.Join(slices.Compact(kinds), " || "))
+}
+
+func is(part, pattern string) string {
+	if pattern == "*" {
+		return "true"
+	}
+	return "request.kind." + part + " == " + quote(pattern)
+}
+
+// everything matches creations and updates of every object, and writes of subresources: for many
+// kinds, a write of the status can change labels.
+func everything(scope admissionv1.ScopeType) []admissionv1.RuleWithOperations {
+	rule := func(resource string, operation admissionv1.OperationType) admissionv1.RuleWithOperations {
+		return admissionv1.RuleWithOperations{
+			Operations: []admissionv1.OperationType{operation},
+			Rule:       admissionv1.Rule{APIGroups: []string{"*"}, APIVersions: []string{"*"}, Resources: []string{resource}, Scope: &scope},
+		}
+	}
+	return []admissionv1.RuleWithOperations{rule("*", admissionv1.Create), rule("*/*", admissionv1.Update)}
+}
+
+// reviewed leaves out kinds that the cluster depends on and kinds that are never stored: a label on
+// them takes effect without a review. Webhook configurations are never sent to any webhook. The
+// labels of a Scale are not stored. Kubernetes copies the labels of a Service to its EndpointSlices
+// and Endpoints: a denial there would leave the Service with stale endpoints.
+var reviewed = admissionv1.MatchCondition{Name: "is-reviewed", Expression: `!(request.kind.group in ` + quoted([]string{
+	"admissionregistration.k8s.io", "authentication.k8s.io", "authorization.k8s.io", "coordination.k8s.io", "discovery.k8s.io",
+	"events.k8s.io",
+}) + `) &&
+!(request.kind.group == "" && request.kind.kind in ["Endpoints", "Event"]) &&
+!(request.kind.group == "autoscaling" && request.kind.kind == "Scale")`}
+
+// elsewhere leaves out a kind if another webhook sends all its objects with a Curfew key. A denial
+// names its webhook, which should not be one or the other by chance.
+func elsewhere(kinds []*kind) admissionv1.MatchCondition {
+	names := []string{"/Namespace", "/Binding"}
+	for _, k := range kinds {
+		names = append(names, k.Kind.Group+"/"+k.Kind.Kind)
+	}
+	slices.Sort(names)
+	return admissionv1.MatchCondition{Name: "nothing-else-sends-it",
+		Expression: "!(request.kind.group + \"/\" + request.kind.kind in " + quoted(slices.Compact(names)) + ")"}
+}
+
+// undeleted leaves out objects being deleted. A labelled object has metadata.
+var undeleted = admissionv1.MatchCondition{Name: "not-being-deleted", Expression: isCreated + " || !has(object.metadata.deletionTimestamp)"}
+
+// defaultLabels adds the webhooks that send new objects of kinds without a profile, because a
+// policy that names their kind gives them a TTL label. An object that gets one also gets a Curfew
+// annotation, so that the webhooks for labelled objects have it validated and announced. An object
+// that gets none is validated here: a policy without effect is worth a warning.
+func (p *plan) defaultLabels(in *Input, known []*kind, all []selection) {
+	for _, served := range in.Labelled {
+		if slices.ContainsFunc(known, func(k *kind) bool { return k.Kind.GroupKind() == served.GroupKind() }) {
+			continue // They are sent as kinds with a profile.
+		}
+		k := &kind{Profile: &policy.Profile{Kind: served.GroupVersionKind, Resource: served.Resource, ClusterScoped: served.ClusterScoped}}
+		gives := func(spec *v1alpha1.LifecyclePolicySpec) bool { return k.matches(spec) && k.getsDefault(in, spec) }
+		for _, s := range narrowed(in, all, gives) {
+			out := in.unprotected(in.entry("default-labels", k.rule(admissionv1.Create), s.namespaces, mayMatch(k.mayGetDefault())))
+			out.objects.MatchExpressions = slices.Concat(label(wellknown.LabelTTL, false), s.labels)
+			p.mutating = append(p.mutating, out)
+			out.name = "validate-default-labels"
+			p.validating = append(p.validating, out)
+		}
+		p.removedLabels(in, k, all)
+		p.protection(in, k, all)
+	}
+}
+
+// removedLabels adds the webhooks that send updates which remove a TTL label, of a kind to which a
+// policy gives one: without a stamp, the controller would take the object for one that never had a
+// label. Which objects the policy selects does not matter here, since that may change later.
+func (p *plan) removedLabels(in *Input, k *kind, all []selection) {
+	gives := func(spec *v1alpha1.LifecyclePolicySpec) bool { return k.matches(spec) && k.getsLabel(in, spec) }
+	if k.unchanging || !slices.ContainsFunc(all, func(s selection) bool { return s.any(gives) }) {
+		return
+	}
+	keys := map[string]string{"removed-labels": wellknown.LabelTTL}
+	if in.Alias {
+		keys["removed-labels-kyverno"] = wellknown.LabelKyvernoTTL
+	}
+	for _, name := range slices.Sorted(maps.Keys(keys)) {
+		removed := fmt.Sprintf("oldObject.?metadata.?labels[?%[1]q].hasValue() &&\n!object.?metadata.?labels[?%[1]q].hasValue() &&\n"+
+			"!object.?metadata.?annotations[?%[2]q].hasValue()", keys[name], wellknown.AnnotationLabelSource)
+		condition := admissionv1.MatchCondition{Name: "its-label-is-removed", Expression: removed}
+		out := in.entry(name, k.withStatus(admissionv1.Update), nil, condition)
+		out.objects.MatchExpressions = label(keys[name], true) // The API server selects by the old labels too.
+		p.mutating = append(p.mutating, in.unprotected(out))
+	}
+}

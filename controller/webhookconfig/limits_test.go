@@ -1,0 +1,118 @@
+package webhookconfig
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/platform"
+	"curfew.dev/curfew/policy/v1alpha1"
+)
+
+// However many policies and kinds there are, the API server takes the configurations: expressions
+// of at most 100,000 characters, and objects of about 1.5 MB. What it would have to be asked is not
+// asked then, and more is sent.
+func TestManyPoliciesStayWithinTheLimits(t *testing.T) {
+	many := func(count int, selectors func(i int) v1alpha1.Match) []*v1alpha1.LifecyclePolicy {
+		var out []*v1alpha1.LifecyclePolicy
+		for i := range count {
+			deadline := v1alpha1.Duration("1h")
+			out = append(out, &v1alpha1.LifecyclePolicy{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("p%d", i)}, Spec: v1alpha1.LifecyclePolicySpec{
+				Match:    selectors(i),
+				Defaults: &v1alpha1.Defaults{TTL: &v1alpha1.TTLValue{}},
+				Bounds:   &v1alpha1.Bounds{MaxDeadline: &deadline, MaxTTL: &deadline},
+			}})
+		}
+		return out
+	}
+	labelled := func(i int) *metav1.LabelSelector {
+		return &metav1.LabelSelector{MatchLabels: map[string]string{fmt.Sprintf("team-%d.example.com/with-a-long-name", i): strings.Repeat("v", 63)}}
+	}
+	values := make([]string, 20000)
+	for i := range values {
+		values[i] = fmt.Sprintf("value-%d", i)
+	}
+	huge := &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: metav1.LabelSelectorOpIn, Values: values}}}
+	for name, in := range map[string]*Input{
+		"selectors of objects": {Kinds: builtinKinds(t), Policies: many(500, func(i int) v1alpha1.Match { return v1alpha1.Match{ObjectSelector: labelled(i)} })},
+		"selectors of namespaces": {Kinds: builtinKinds(t), Policies: many(500, func(i int) v1alpha1.Match {
+			return v1alpha1.Match{NamespaceSelector: labelled(i % 3), ObjectSelector: labelled(i)}
+		})},
+		"one huge selector": {Kinds: builtinKinds(t), Policies: many(1, func(int) v1alpha1.Match { return v1alpha1.Match{ObjectSelector: huge, NamespaceSelector: huge} })},
+		"many kinds":        {Kinds: manyKinds(t, 600), Policies: many(1, func(int) v1alpha1.Match { return v1alpha1.Match{} })},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in.Namespace, in.Controller, in.Alias = "curfew-system", "curfew-controller", true
+			mutating, validating := configurations(t, in, staticMutating(), staticValidating(), admissionv1.Ignore)
+			for _, object := range []any{mutating, validating} {
+				if text, err := json.Marshal(object); err != nil || len(text) > 1_400_000 {
+					t.Errorf("%d bytes (%v), want no more than the API server stores", len(text), err)
+				}
+			}
+			all := newPlan(in)
+			var given, judged bool
+			for _, entries := range [][]entry{all.mutating, all.validating} {
+				names := map[string]bool{}
+				for _, of := range entries {
+					if names[of.name] || len(of.conditions) > 64 {
+						t.Errorf("%s: %d conditions, or twice", of.name, len(of.conditions))
+					}
+					names[of.name] = true
+					for _, condition := range of.conditions {
+						if len(condition.Expression) > 50_000 {
+							t.Errorf("%s %s: %d characters", of.name, condition.Name, len(condition.Expression))
+						}
+					}
+				}
+			}
+			plain := object(t, "{metadata: {name: a, labels: {team-7.example.com/with-a-long-name: "+strings.Repeat("v", 63)+", a: value-7}}, spec: {restartPolicy: Never, activeDeadlineSeconds: 5}}")
+			for _, of := range all.mutating {
+				given = given || sends(t, &of, plain)
+			}
+			for _, of := range all.validating {
+				judged = judged || sends(t, &of, plain)
+			}
+			if !given || !judged {
+				t.Errorf("a Job to which a policy applies is sent to be defaulted %t, to be validated %t", given, judged)
+			}
+		})
+	}
+}
+
+// sends reports whether the conditions of a webhook for new Jobs let an object through, wherever it
+// is.
+func sends(t *testing.T, of *entry, with map[string]any) bool {
+	t.Helper()
+	for _, rule := range of.rules {
+		if rule.APIGroups[0] != policy.JobProfile.Kind.Group || rule.Resources[0] != "jobs" || rule.Operations[0] != admissionv1.Create {
+			continue
+		}
+		for _, at := range of.conditions {
+			if !condition(t, at.Expression, with, nil) {
+				return false
+			}
+		}
+		return true
+	}
+	return false
+}
+
+func manyKinds(t *testing.T, count int) []platform.Served {
+	t.Helper()
+	of := profile(t, "{"+state+`, fields: {ttl: spec.ttl}, podTemplates: ["spec.a[*].template", "spec.b.template"]}`)
+	one := compiled(t, of)[0]
+	var out []platform.Served
+	for i := range count {
+		copied := *one.Profile
+		copied.Kind.Kind, copied.Resource = fmt.Sprintf("Render%d", i), fmt.Sprintf("renders%d", i)
+		wrapped := *one
+		wrapped.Profile = &copied
+		out = append(out, platform.Served{Profile: &wrapped})
+	}
+	return out
+}
