@@ -124,7 +124,7 @@ func TestWays(t *testing.T) {
 		}
 		above = append(slices.Clone(above), name)
 	}
-	if steps < 40 {
+	if steps < 30 {
 		t.Errorf("only %d steps found", steps)
 	}
 }
