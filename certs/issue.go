@@ -99,7 +99,7 @@ func template(spec cmapi.CertificateSpec) (*x509.Certificate, error) {
 	for _, text := range spec.IPAddresses {
 		ip := net.ParseIP(text)
 		if ip == nil {
-			return nil, fmt.Errorf("%q is no IP address", text)
+			return nil, fmt.Errorf("%q is not an IP address", text)
 		}
 		out.IPAddresses = append(out.IPAddresses, ip)
 	}

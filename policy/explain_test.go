@@ -285,7 +285,7 @@ func TestObstacles(t *testing.T) {
 		"no finish time yet":             {job: builders.MakeJob("ci", "a").Created(noon.Add(-time.Hour)).TTL(60)},
 		"dry-run":                        {job: finished(), scope: resolution.Scope{Namespace: namespaceOf("mode", "dry-run")}, want: []string{`dry-run! namespace "ci" is in dry-run: Curfew only reports due objects`}},
 		"controller dry-run":             {job: finished(), around: &judging.Surroundings{DryRun: true}, want: []string{"dry-run! the controller runs with --dry-run: it only reports due objects"}},
-		"finalizers":                     {job: finished().Finalizer("a/b").Finalizer("foregroundDeletion").Finalizer("c/d"), want: []string{"finalizer has finalizers a/b, c/d: whoever put it there has to remove it before the object is gone"}},
+		"finalizers":                     {job: finished().Finalizer("a/b").Finalizer("foregroundDeletion").Finalizer("c/d"), want: []string{"finalizer has finalizers a/b, c/d: its owner must remove it before the object is deleted"}},
 		"an owner that makes another": {job: finished().ControlledBy("jobset.x-k8s.io/v1alpha2", "JobSet", "train"),
 			want: []string{"owner is owned by JobSet train, which makes another one in its place until it has finished"}},
 		"terminating": {job: finished().Deleting(noon), want: []string{"terminating! is being deleted since 2026-12-24T12:00:00Z; Curfew does not send its DELETE again"}},

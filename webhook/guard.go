@@ -53,7 +53,7 @@ func (g *guard) Write(p []byte) (int, error) {
 }
 
 // errUnread is why a body is no review.
-var errUnread = errors.New("it is no AdmissionReview of admission.k8s.io/v1 with a request.uid, is not complete, or is nested too deeply")
+var errUnread = errors.New("it is not a complete AdmissionReview of admission.k8s.io/v1 with a request.uid, or it is nested too deeply")
 
 // counted recovers, counts and measures.
 func (w *Webhooks) counted(name string, answer answer) admission.HandlerFunc {

@@ -132,7 +132,7 @@ func (o *options) addWebhook(flags *pflag.FlagSet) {
 	flags.StringSliceVar(&o.clientNames, "client-names", o.clientNames,
 		"common names that the client certificate may have; empty means any; with --client-ca-file")
 	flags.Var(duration{&o.drainDelay}, "drain-delay",
-		"how long a webhook serves on after it was told to stop, until no more requests are sent to it")
+		"how long a webhook keeps serving after it receives SIGTERM, until the API server sends it no more requests")
 	flags.StringVar(&o.apiAddr, "api-addr", o.apiAddr,
 		"address that serves /v1/default, /v1/validate and /openapi.json, with the webhooks' certificate; empty means none")
 	flags.StringVar(&o.httpAPIAudience, "http-api-audience", o.httpAPIAudience, "audience of the tokens that --api-addr takes, "+

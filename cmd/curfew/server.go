@@ -137,10 +137,10 @@ func (d *drain) closing(next http.Handler) http.Handler {
 	})
 }
 
-// check fails once the process has been told to stop.
+// check fails once the process is stopping.
 func (d *drain) check(*http.Request) error {
 	if d.begun.Load() {
-		return errors.New("the process has been told to stop")
+		return errors.New("the process is stopping")
 	}
 	return nil
 }

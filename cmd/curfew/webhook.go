@@ -120,7 +120,7 @@ func (a *admission) ready() map[string]healthz.Checker {
 		"webhook-server": a.started,
 		"certificate": func(*http.Request) error {
 			if !a.certificates.Ready() {
-				return errors.New("no serving certificate yet, or the API server has not been told whom to trust")
+				return errors.New("no serving certificate yet, or caBundle of the webhook configurations does not have its CA yet")
 			}
 			return nil
 		},

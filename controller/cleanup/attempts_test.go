@@ -83,7 +83,7 @@ func TestObjectsWithoutUID(t *testing.T) {
 		c.objects[name].Name, c.objects[name].UID = name, ""
 	}
 	must(t, c.work(t.Context(), tmpPolicy(t, func(s *v1alpha1.CleanupSpec) { s.MaxDeletions = new(int64(5)) })))
-	if run := c.status.LastRun; run.Deleted != 5 || c.skipped() != "2 ConfigMap ci/tmp-0: has no UID, without which it cannot be told from another object" {
+	if run := c.status.LastRun; run.Deleted != 5 || c.skipped() != "2 ConfigMap ci/tmp-0: has no UID, so Curfew cannot distinguish it from another object" {
 		t.Errorf("skipped %s, run %+v", c.skipped(), run)
 	}
 }

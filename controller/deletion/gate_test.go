@@ -83,8 +83,8 @@ func TestUnreadable(t *testing.T) {
 		"no CRD":         {failing: 404, reason: "CustomResourceDefinition deletionpauses.curfew.dev is not installed"},
 		"an error":       {failing: 503, reason: "503 Service Unavailable: broken"},
 		"no answer":      {failing: -1, reason: "context deadline exceeded"},
-		"another answer": {body: `{}`, reason: "the answer is no list of DeletionPauses"},
-		"no JSON":        {body: `<html>`, reason: "the answer is no list of DeletionPauses"},
+		"another answer": {body: `{}`, reason: "the answer is not a DeletionPauseList"},
+		"no JSON":        {body: `<html>`, reason: "the answer is not a DeletionPauseList"},
 		"too many":       {body: `{"kind":"DeletionPauseList","metadata":{"continue":"x"}}`, reason: "there are more than 500: delete those that have ended"},
 		"too large":      {body: strings.Repeat(" ", 5<<20), reason: "the answer is larger than 4194304 bytes"},
 	} {

@@ -55,7 +55,7 @@ func decode(body []byte) ([]judging.Pause, error) {
 	var list v1alpha1.DeletionPauseList
 	switch {
 	case json.Unmarshal(body, &list) != nil || list.Kind != "DeletionPauseList":
-		return nil, errors.New("the answer is no list of DeletionPauses")
+		return nil, errors.New("the answer is not a DeletionPauseList")
 	case list.Continue != "":
 		return nil, fmt.Errorf("there are more than %d: delete those that have ended", maxPauses)
 	}

@@ -134,7 +134,7 @@ func (l *Labels) Run(ctx context.Context) error {
 	loop.Worker{
 		Clock: l.options.Clock, Signal: l.wake, Gather: gatherFor, Do: l.refresh,
 		Failed: func(err error, _ time.Duration) {
-			l.log.Info("could not tell all kinds whose TTL labels are to be carried out, trying again", "reason", err.Error())
+			l.log.Info("cannot find all kinds that may carry a TTL label, trying again", "reason", err.Error())
 		},
 	}.Run(ctx)
 	return nil

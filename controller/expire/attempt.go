@@ -164,7 +164,7 @@ func (e *Engine) judgeAgain(ctx context.Context, j *job, res *attemptResult, due
 		res.hold(ErrNoSlot)
 		return false
 	case err != nil:
-		res.unjudged(fmt.Errorf("judging %s %s afresh: %w", j.kind.Kind, nameOf(&j.object), err))
+		res.unjudged(fmt.Errorf("re-reading %s %s: %w", j.kind.Kind, nameOf(&j.object), err))
 		return false
 	}
 	if due.conflict && jd.Object.ResourceVersion == res.sent.ResourceVersion {

@@ -85,7 +85,7 @@ func (g *guard) decide(r reading) (int64, bool) {
 		g.hold(true, ReasonClockJump, fmt.Sprintf("the clock jumped by %s: waiting for the API server's time", g.jumped))
 		return r.wall, false
 	case !est.Known:
-		g.hold(true, ReasonNoServerTime, "no answer of the API server has told its time yet")
+		g.hold(true, ReasonNoServerTime, "the API server's time is not known yet")
 		return r.wall, false
 	}
 	g.jumped = 0

@@ -53,7 +53,7 @@ func (f *Feed) context(ctx context.Context, facts *policy.Facts, object runtime.
 		f.options.Failed(facts.Profile.Kind.Kind+" "+name(facts.Namespace, facts.Name), found.Failures)
 	}
 	if said := found.Runtime; said != nil && said.Err != nil && said.Name == "" {
-		f.log.V(1).Info("kept: its runtime cannot be told", "object", name(facts.Namespace, facts.Name), "reason", said.Err.Error())
+		f.log.V(1).Info("kept: cannot determine its runtime", "object", name(facts.Namespace, facts.Name), "reason", said.Err.Error())
 	}
 	found.AnnotationsOnly, found.LeaveNative = f.options.AnnotationsOnly, f.options.LeaveNative
 	found.Protected = judging.Protects(f.options.Protect, facts.Namespace)

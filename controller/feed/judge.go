@@ -250,7 +250,7 @@ func (f *trigger) judgeLive(ctx context.Context, tracked expire.Entry) (expire.J
 	case apierrors.IsNotFound(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse):
 		return expire.Judgement{Verdict: expire.Gone}, nil
 	case err != nil: // The kind may not be served at the moment, which says nothing of the object (S3).
-		return expire.Judgement{}, fmt.Errorf("reading %s %s/%s afresh: %w", f.kind.Profile.Name, tracked.Namespace, tracked.Name, err)
+		return expire.Judgement{}, fmt.Errorf("re-reading %s %s/%s: %w", f.kind.Profile.Name, tracked.Namespace, tracked.Name, err)
 	}
 	facts, err := f.kind.Facts(ctx, object)
 	if err != nil {

@@ -132,7 +132,7 @@ func (p *Policies) Live(ctx context.Context) ([]*expression.Policy, *listing, er
 // the condition Ready of a policy the first ones.
 func (p *Policies) Failed(object string, errs []error) {
 	for _, err := range errs {
-		p.log.V(1).Info("an object was kept: a policy cannot be told for it", "object", object, "reason", err.Error())
+		p.log.V(1).Info("kept: cannot determine the policies that apply to it", "object", object, "reason", err.Error())
 		failed := (*expression.PolicyError)(nil)
 		if p.status == nil || !errors.As(err, &failed) || !p.failures.add(object, failed) {
 			continue

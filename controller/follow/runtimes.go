@@ -317,7 +317,7 @@ func eachOf(from io.Reader, f func(object map[string]any)) (more bool, err error
 
 func items(list *json.Decoder, f func(object map[string]any)) error {
 	if begin, err := list.Token(); err != nil || begin != json.Delim('[') {
-		return errors.Join(err, errors.New("items is no list"))
+		return errors.Join(err, errors.New("items is not a list"))
 	}
 	for list.More() {
 		var text json.RawMessage

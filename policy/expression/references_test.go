@@ -37,7 +37,7 @@ func TestReferencesOfProfiles(t *testing.T) {
 		"no such namespace":         {"{path: spec.of, namespacePath: spec.in, kind: {kind: Secret}}", where + `namespacePath: Invalid value: "spec.in": ` + fix},
 		"namespaces of a list":      {"{path: spec.of, namespacePath: 'spec.refs[*].namespace', kind: {kind: Secret}}", where + `namespacePath: Invalid value: "spec.refs[*].namespace": goes through spec.refs[*], and path does not: name a field beside the one that path leads to`},
 		"any kind":                  {"{path: spec.of, kind: {kind: '*'}}", where + `kind: Invalid value: "*": name one group and one kind`},
-		"no path":                   {"{path: 'spec..of', kind: {kind: Secret}}", where + `path: Invalid value: "spec..of": "spec..of" is no field path: "" is neither a name nor a name followed by [*]`},
+		"no path":                   {"{path: 'spec..of', kind: {kind: Secret}}", where + `path: Invalid value: "spec..of": "spec..of" is not a field path: "" is neither a name nor a name followed by [*]`},
 		"another version is served": {"{path: spec.off, kind: {kind: Secret}}", ""},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -20,17 +20,17 @@ const maxFieldPath = 512
 // leading dot is allowed.
 func ParseFieldPath(text string) (FieldPath, error) {
 	if len(text) > maxFieldPath {
-		return nil, fmt.Errorf("%q is no field path: it has more than %d characters", quote.Shorten(text), maxFieldPath)
+		return nil, fmt.Errorf("%q is not a field path: it has more than %d characters", quote.Shorten(text), maxFieldPath)
 	}
 	trimmed := strings.TrimPrefix(text, ".")
 	if trimmed == "" {
-		return nil, fmt.Errorf("%q is no field path: write names joined by dots, such as spec.template", quote.Shorten(text))
+		return nil, fmt.Errorf("%q is not a field path: write names joined by dots, such as spec.template", quote.Shorten(text))
 	}
 	var path FieldPath
 	for _, part := range strings.Split(trimmed, ".") {
 		name, list := strings.CutSuffix(part, "[*]")
 		if name == "" || strings.ContainsAny(name, "[]* ") {
-			return nil, fmt.Errorf("%q is no field path: %q is neither a name nor a name followed by [*]", quote.Shorten(text), quote.Shorten(part))
+			return nil, fmt.Errorf("%q is not a field path: %q is neither a name nor a name followed by [*]", quote.Shorten(text), quote.Shorten(part))
 		}
 		path = append(path, name)
 		if list {

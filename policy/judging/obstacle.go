@@ -92,7 +92,7 @@ func (e *Explanation) Obstacles(around Surroundings) []Obstacle {
 	}
 	out = append(out, dryRuns(e.Scope, around)...)
 	if foreign := foreignFinalizers(facts); len(foreign) > 0 {
-		add(ObstacleFinalizer, false, "has %s: whoever put it there has to remove it before the object is gone", listed("finalizer", foreign))
+		add(ObstacleFinalizer, false, "has %s: its owner must remove it before the object is deleted", listed("finalizer", foreign))
 	}
 	if owner, until := facts.ReplacedBy(); owner != "" {
 		add(ObstacleOwner, false, "is owned by %s, which makes another one in its place%s", owner, until)

@@ -158,7 +158,7 @@ func (r *reader) add(value any, document Document) {
 			r.addItem(typed(item, value["apiVersion"], strings.TrimSuffix(kind, "List")), document, nodes, i)
 		}
 	default:
-		r.failForeign(document.Line, fmt.Errorf("%s is no object: write apiVersion, kind and metadata", describe(value)), true)
+		r.failForeign(document.Line, fmt.Errorf("%s is not an object: write apiVersion, kind and metadata", describe(value)), true)
 	}
 }
 

@@ -36,7 +36,7 @@ func TestRead(t *testing.T) {
 		"no kind":                  {source: Input{Data: []byte("---\napiVersion: v1\n")}, errs: []string{"document 1 (line 2): kind is absent: give one, such as Job"}},
 		"kind of a wrong type":     {source: Input{Data: []byte("apiVersion: v1\nkind: 5\n")}, errs: []string{"document 1 (line 1): kind is 5: give one, such as Job"}},
 		"metadata of a wrong type": {source: Input{Data: []byte("apiVersion: v1\nkind: Pod\nmetadata: []\n")}, errs: []string{"document 1 (line 1): metadata is a list: write an object with a name"}},
-		"no object":                {source: Input{Data: []byte("just text\n")}, errs: []string{`document 1 (line 1): "just text" is no object: write apiVersion, kind and metadata`}},
+		"no object":                {source: Input{Data: []byte("just text\n")}, errs: []string{`document 1 (line 1): "just text" is not an object: write apiVersion, kind and metadata`}},
 		"a List, and a list in a list": {
 			source: Input{Data: []byte("apiVersion: v1\nkind: List\nitems:\n- apiVersion: v1\n  kind: Pod\n  metadata: {name: a}\n- apiVersion: v1\n  kind: List\n  items:\n  - apiVersion: v1\n    kind: Pod\n    metadata: {name: b}\n")},
 			want:   []where{{1, 4, "a"}, {1, 10, "b"}},
@@ -45,7 +45,7 @@ func TestRead(t *testing.T) {
 		"a JSON array": {
 			source: Input{Data: []byte("[\n {\"apiVersion\":\"v1\",\"kind\":\"Pod\",\"metadata\":{\"name\":\"a\"}},\n 7]"), JSON: true},
 			want:   []where{{1, 2, "a"}},
-			errs:   []string{"document 1 (line 3): 7 is no object: write apiVersion, kind and metadata"},
+			errs:   []string{"document 1 (line 3): 7 is not an object: write apiVersion, kind and metadata"},
 		},
 		"JSON texts in a row": {source: Input{Data: []byte("{\"apiVersion\":\"v1\",\"kind\":\"Pod\"}\n{\"apiVersion\":\"v1\",\n\"kind\":\"Job\"}")}, want: []where{{1, 1, ""}, {2, 2, ""}}},
 		"YAML in flow style":  {source: Input{Data: []byte("{apiVersion: v1, kind: Pod, metadata: {name: a}}")}, want: []where{{1, 1, "a"}}},

@@ -149,7 +149,7 @@ func TestPoliciesAreCheckedThemselves(t *testing.T) {
 		"no name": {text: strings.Replace(policyTTL, "name: p", "", 1), want: []string{`f.yaml:1 error LifecyclePolicy (document 1) schema metadata.name: Required value: name or generateName is required`}},
 		"a profile": {text: "{apiVersion: curfew.dev/v1alpha1, kind: KindProfile, metadata: {name: x}, spec: {kind: {group: x.dev, version: v1, kind: Run, resource: runs}, state: {finished: object.status.x == 1 +, finishTime: 'null', outcome: '\"Failed\"'}, podTemplates: ['a[0]']}}",
 			want: []string{
-				`f.yaml:1 error KindProfile x schema spec.podTemplates[0]: Invalid value: "a[0]": spec.podTemplates[0] in body should match '^\.?[^\s.\[\]*]+(\[\*\])?(\.[^\s.\[\]*]+(\[\*\])?)*$'; "a[0]" is no field path: `,
+				`f.yaml:1 error KindProfile x schema spec.podTemplates[0]: Invalid value: "a[0]": spec.podTemplates[0] in body should match '^\.?[^\s.\[\]*]+(\[\*\])?(\.[^\s.\[\]*]+(\[\*\])?)*$'; "a[0]" is not a field path: `,
 				`f.yaml:1 error KindProfile x policy-compiles spec.state.finished: line 1, column 23: Syntax error: mismatched input '<EOF>'`}},
 		"bounds that leave nothing of each other": {
 			text: "{apiVersion: v1, kind: Namespace, metadata: {name: ci, annotations: {curfew.dev/max-ttl: 1d}}}\n---\n" +

@@ -100,9 +100,9 @@ func (c *Candidates) Dangling(kind schema.GroupKind, object map[string]any) (boo
 				return false, fmt.Errorf("%s %s/%s: whether %s %q exists is not known: its kind was not listed",
 					kind.Kind, namespace, name, one.kind, one.name)
 			case !added && len(c.targets.exists) >= maxCandidates:
-				return false, fmt.Errorf("%s %s/%s is no candidate: the cluster has too many references", kind.Kind, namespace, name)
+				return false, fmt.Errorf("%s %s/%s is not a candidate: the cluster has too many references", kind.Kind, namespace, name)
 			case !added:
-				return false, fmt.Errorf("%s %s/%s is no candidate: its references were written after Curfew listed its kind",
+				return false, fmt.Errorf("%s %s/%s is not a candidate: its references were written after Curfew listed its kind",
 					kind.Kind, namespace, name)
 			}
 			exists = exists || found

@@ -193,7 +193,7 @@ func (c *Candidates) find(kind schema.GroupKind, namespace, name string) *candid
 }
 
 // Referenced reports whether an object that was scanned names a candidate, or chooses it by the labels
-// that it has now. It is an error if it is no candidate: earlier objects may name it, or a program may
+// that it has now. It is an error if it is not a candidate: earlier objects may name it, or a program may
 // find it.
 func (c *Candidates) Referenced(kind schema.GroupKind, namespace, name string, of labels.Set) (bool, error) {
 	one := c.find(kind, namespace, name)
@@ -207,7 +207,7 @@ func (c *Candidates) Referenced(kind schema.GroupKind, namespace, name string, o
 		case kind.Kind == "Secret":
 			why = "programs use Secrets of its type"
 		}
-		return false, fmt.Errorf("%s %s is no candidate: %s", kind.Kind, strings.TrimPrefix(namespace+"/"+name, "/"), why)
+		return false, fmt.Errorf("%s %s is not a candidate: %s", kind.Kind, strings.TrimPrefix(namespace+"/"+name, "/"), why)
 	}
 	made, program := c.madeFrom(one, of)
 	chosen, known := c.chosen.chooses(of)
@@ -216,7 +216,7 @@ func (c *Candidates) Referenced(kind schema.GroupKind, namespace, name string, o
 		slices.ContainsFunc(c.aggregates, func(selector labels.Selector) bool { return selector.Matches(of) }):
 		return true, nil
 	case !known:
-		return false, fmt.Errorf("%s %s/%s is no candidate: its labels were written after Curfew listed its kind", kind.Kind, namespace, name)
+		return false, fmt.Errorf("%s %s/%s is not a candidate: its labels were written after Curfew listed its kind", kind.Kind, namespace, name)
 	case c.made >= maxMade:
 		return false, fmt.Errorf("looking up references: the cluster has more than %d names that others may be made from", maxMade)
 	case kind.Group == rbac && strings.ContainsFunc(name, endsName):

@@ -266,7 +266,7 @@ func TestNoCandidate(t *testing.T) {
 	} {
 		kind, object, _ := strings.Cut(name, " ")
 		_, err := c.Referenced(schema.GroupKind{Kind: kind}, "ci", object, nil)
-		if have := fmt.Sprint(err); have != fmt.Sprintf("%s ci/%s is no candidate: %s", kind, object, want) {
+		if have := fmt.Sprint(err); have != fmt.Sprintf("%s ci/%s is not a candidate: %s", kind, object, want) {
 			t.Errorf("%s: %s, want %s", name, have, want)
 		}
 	}

@@ -136,7 +136,7 @@ func (c *Candidates) Selects(kind schema.GroupKind, object map[string]any) (bool
 	}
 	in := c.selectors[namespace]
 	if in == nil || in.all[of.String()] == nil {
-		return false, fmt.Errorf("%s %s/%s is no candidate: its selector was written after Curfew listed its kind", kind.Kind, namespace, name)
+		return false, fmt.Errorf("%s %s/%s is not a candidate: its selector was written after Curfew listed its kind", kind.Kind, namespace, name)
 	}
 	// A policy that denies traffic to all Pods also protects Pods that are created later.
 	denies := kind.Kind == "NetworkPolicy" && of.Empty()

@@ -37,7 +37,7 @@ type RuntimePolicy struct {
 func (r *RuntimePolicy) Unusable() error {
 	switch {
 	case r.Err != nil:
-		return fmt.Errorf("the runtime cannot be told: %w", r.Err)
+		return fmt.Errorf("cannot determine the runtime: %w", r.Err)
 	case r.Missing:
 		return fmt.Errorf("the runtime %s does not exist: create it, or delete the object by hand", r.Name)
 	default:

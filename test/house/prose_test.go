@@ -1,6 +1,7 @@
 package house
 
 import (
+	"go/ast"
 	"os"
 	"path"
 	"path/filepath"
@@ -14,6 +15,9 @@ var (
 		`normalis|serialis|authoris|licence|centre|defence|catalogue|judgement)`)
 	stumble = regexp.MustCompile(`(?i)\b(gone by|goes by|whose word|speaks? of|says of|a[n]ew|a[f]resh|fresh look|mend(s|ed)?|` +
 		`who[e]ver|taken for|in (its|their) way|tells? of|(is|are) told|(is|are) to be)\b`)
+
+	// clumsy is what messages do not say, beside stumble.
+	clumsy = regexp.MustCompile(`(?i)\b((could not|cannot|can not) be told|stands in|said|told|nobody|somebody)\b|\b\w*[^e\s"] is no [a-z]`)
 
 	codeBlock = regexp.MustCompile("(?ms)^ *```.*?^ *```$|<!--.*?-->")
 	codeSpan  = regexp.MustCompile("`[^`]*`")
@@ -78,6 +82,23 @@ func TestFilesInComments(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// TestMessages reads the messages of the product: the string literals with a space.
+func TestMessages(t *testing.T) {
+	for _, s := range sources(t) {
+		if !s.product() {
+			continue
+		}
+		ast.Inspect(s.file, func(node ast.Node) bool {
+			if literal, ok := node.(*ast.BasicLit); ok && strings.Contains(literal.Value, " ") {
+				if bad := stumble.FindString(literal.Value) + clumsy.FindString(literal.Value); bad != "" {
+					t.Errorf("%s: %q: use the terms of the Kubernetes documentation", s.set.Position(literal.Pos()), bad)
+				}
+			}
+			return true
+		})
 	}
 }
 

@@ -92,7 +92,7 @@ func TestWays(t *testing.T) {
 	}
 	_, text, _ := strings.Cut(string(data), "\n## Ways through the code\n")
 	text, _, _ = strings.Cut(text, "\n## ")
-	c, way, steps := readCode(sources(t)), "", 0
+	c, way := readCode(sources(t)), ""
 	var above []string
 	for line := range strings.Lines(text) {
 		if head := wayHead.FindStringSubmatch(strings.TrimSpace(line)); head != nil {
@@ -104,7 +104,7 @@ func TestWays(t *testing.T) {
 			continue
 		}
 		name, through := step[1], step[2]
-		if steps++; c.file[name] == "" {
+		if c.file[name] == "" {
 			t.Errorf("%s: there is no function %q; elsewhere is %q", way, name, c.called(last(name)))
 			continue
 		}
@@ -124,8 +124,8 @@ func TestWays(t *testing.T) {
 		}
 		above = append(slices.Clone(above), name)
 	}
-	if steps < 30 {
-		t.Errorf("only %d steps found", steps)
+	if len(above) == 0 {
+		t.Error("the last way has no steps")
 	}
 }
 

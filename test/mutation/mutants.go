@@ -75,7 +75,7 @@ var deletions = []Mutant{
 		"case res.reported == Kept && !moved && en.Flags&index.FlagUpserted == 0:", "case res.reported == Kept && !moved:",
 		"controller/expire TestDueAgainDuringTheFreshLook"},
 	{"S8", "something is deleted before the API server has told its time", "controller/expire/clock.go",
-		"g.hold(true, ReasonNoServerTime, \"no answer of the API server has told its time yet\")\n\t\treturn r.wall, false",
+		"g.hold(true, ReasonNoServerTime, \"the API server's time is not known yet\")\n\t\treturn r.wall, false",
 		"return r.wall, true",
 		"controller/expire TestSafety TestGuard"},
 	{"S1", "a webhook's 409 counts as a conflict", "controller/deletion/action.go",

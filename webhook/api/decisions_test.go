@@ -241,7 +241,7 @@ func TestProblems(t *testing.T) {
 		"parameters": {
 			call: call{path: "/v1/validate?offline=yes&namespace=A&ofline=true&namespace=b", body: jobYAML}, status: 400,
 			detail: "the query cannot be used",
-			errors: []string{`"ofline" is no parameter: use namespace or offline`, "namespace is there 2 times: give it once", `offline="yes": give true or false`},
+			errors: []string{`"ofline" is not a parameter: use namespace or offline`, "namespace is there 2 times: give it once", `offline="yes": give true or false`},
 		},
 		"a namespace that cannot be one": {
 			call: call{path: "/v1/validate?offline=true&namespace=", body: jobYAML}, status: 400, detail: "the query cannot be used",
@@ -268,7 +268,7 @@ func TestProblems(t *testing.T) {
 		"unreadable documents": {
 			call: call{path: "/v1/default?offline=true", body: "kind: Job\n---\n" + jobYAML + "---\n[1]\n"}, status: 400,
 			detail: "2 documents cannot be read",
-			errors: []string{"document 1 (line 1): apiVersion is absent: give one, such as batch/v1", "document 3 (line 10): 1 is no object: write apiVersion, kind and metadata"},
+			errors: []string{"document 1 (line 1): apiVersion is absent: give one, such as batch/v1", "document 3 (line 10): 1 is not an object: write apiVersion, kind and metadata"},
 		},
 		"YAML that calls itself JSON": {
 			call: call{path: "/v1/default?offline=true", body: jobYAML, contentType: "application/json"}, status: 400,

@@ -113,7 +113,7 @@ func parseQuery(raw string) (out query, _ *Problem) {
 		case name == "offline":
 			problems = append(problems, fmt.Sprintf("offline=%q: give true or false", value))
 		default:
-			problems = append(problems, fmt.Sprintf("%q is no parameter: use namespace or offline", name))
+			problems = append(problems, fmt.Sprintf("%q is not a parameter: use namespace or offline", name))
 		}
 	}
 	if slices.Sort(problems); len(problems) > 0 {

@@ -182,7 +182,7 @@ func extendTo(s *Subject, to time.Duration) (*Plan, error) {
 		}
 	}
 	if !changed {
-		return nil, Nothing("has a TTL of %s, which is no shorter", longer.TTL)
+		return nil, Nothing("has a TTL of %s, which is not shorter", longer.TTL)
 	}
 	plan, err := s.tryToCome(patch)
 	if err == nil && expires(e.ByLabel) && plan.After.Expiry.Equal(e.ByLabel.Expiry) {

@@ -210,7 +210,7 @@ func (d *draft) schedule(text string) {
 		err = fmt.Errorf("schedule %q is more frequent than every 5 minutes", text)
 	}
 	if err != nil {
-		d.lost("spec.schedule", "%v: %q stands in its place", err, "@daily")
+		d.lost("spec.schedule", "%v: %q is used instead", err, "@daily")
 		text = "@daily"
 	}
 	d.spec.Schedule = text

@@ -342,6 +342,6 @@ func (e *explained) fixedDeadline() string {
 	case e.annotatedDeadline(), e.kind.Group == "batch" && e.kind.Kind == "Job":
 		return ""
 	default:
-		return "its deadline stands in " + profile.Deadline.String() + ": whether that can be changed by now its own controller decides"
+		return "its deadline is set in " + profile.Deadline.String() + ": only its controller decides whether it can still change"
 	}
 }

@@ -28,7 +28,7 @@ func explainRules(call *session.Call) error {
 	for _, arg := range call.Args {
 		name, ok := strings.CutPrefix(arg, rulePrefix)
 		if !ok {
-			return fmt.Errorf("%s: is no rule: explain rules and objects one after the other", arg)
+			return fmt.Errorf("%s is not a rule: explain rules and objects one after the other", arg)
 		}
 		var names []string
 		found := ""

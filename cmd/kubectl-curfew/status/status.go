@@ -45,7 +45,7 @@ create Namespaces, it creates one in a dry run to see whether the API server
 calls the webhook; nothing is stored.
 
 Exit status: 0 no check failed, 1 one failed, 2 whether the controller or the
-webhook works is not known. A warning needs attention, and is no failure. With
+webhook works is not known. A warning needs attention, but does not fail. With
 --wait it is 1 at the timeout, and the last line names what still fails: a
 check, or an answer of the API server.`,
 		Example: `  # Is everything as it should be?

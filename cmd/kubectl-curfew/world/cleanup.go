@@ -87,7 +87,7 @@ func (w *World) CleanupPolicy(ctx context.Context, reference, namespace string) 
 	if kind, of, ok := strings.Cut(reference, "/"); ok {
 		resource := cleanupKinds[strings.TrimSuffix(strings.ToLower(kind), "."+wellknown.Group)]
 		if resource == "" {
-			return nil, fmt.Errorf("%q is no kind of cleanup policy: give cleanuppolicy/NAME or clustercleanuppolicy/NAME", kind)
+			return nil, fmt.Errorf("%q is not a kind of cleanup policy: give cleanuppolicy/NAME or clustercleanuppolicy/NAME", kind)
 		}
 		resources, name = []string{resource}, of
 	}

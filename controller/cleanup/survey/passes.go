@@ -319,7 +319,7 @@ func (s *Survey) judge(
 	}
 	decision := s.policy.Judge(ctx, judged)
 	if decision.Verdict == cleanup.Delete && facts.UID == "" {
-		decision = skipped(cleanup.SkipNoUID, "has no UID, without which it cannot be told from another object")
+		decision = skipped(cleanup.SkipNoUID, "has no UID, so Curfew cannot distinguish it from another object")
 	}
 	return decision, cmp.Or(lost, ctx.Err())
 }
