@@ -176,35 +176,26 @@ func (e *environment) source(ctx context.Context) string {
 }
 
 // olderMark stands behind the date of a number.
-const olderMark = " (older than its code)"
+const olderMark = " (older)"
 
 func withoutMarks(page string) string { return strings.ReplaceAll(page, olderMark, "") }
 
-// goal is a line of the page's first table.
+// goal is what a result has to reach.
 type goal struct {
-	// Section links to the section that has the rest; empty where it is that of the line above.
-	Section string `json:"section,omitempty"`
-	Result  string `json:"result"`
-	About   string `json:"about"`
+	Result string `json:"result"`
 	limit
-	// Recorded is the result.
-	Recorded recordedResult `json:"-"`
 }
 
 // The tables of the page, by name. A table of another name shows the results whose names begin with
 // one of its words.
 const pageTables = `
-{{- define "goals"}}| what | result | goal | ratio | measured |
-|---|---|---|---|---|
-{{range .Goals}}| {{.Section}} | ` + "`{{.Result}}`" + ` | {{.String}} {{.About}} | {{ratio .Recorded}}{{if not (.Holds .Recorded.Ratio)}}, not reached{{end}} | {{when .Recorded}} |
-{{end}}{{end}}
 {{- define "gate"}}| row | ratio | reached | limit | measured by |
 |---|---|---|---|---|
 {{range .Rows}}| ` + "`{{.Row}}`{{if not .Always}}, if its code changed{{end}} | `{{.Result}}` | {{.Reached}} | {{.String}} | `{{.Args}}`" + ` |
 {{end}}{{end}}
-{{- define "results"}}| result | value | baseline | ratio | measured |
-|---|---|---|---|---|
-{{range .Results}}| ` + "`{{.Name}}`" + ` | {{if .Value}}{{show .Value}} {{.Unit}}{{else}}-{{end}} | {{if .BaselineValue}}{{show .BaselineValue}}, {{end}}{{.Baseline}} | {{ratio .}} | {{when .}} |
+{{- define "results"}}| result | value | baseline | ratio | goal | measured |
+|---|---|---|---|---|---|
+{{range .Results}}| ` + "`{{.Name}}`" + ` | {{if .Value}}{{show .Value}} {{.Unit}}{{else}}-{{end}} | {{if .BaselineValue}}{{show .BaselineValue}}, {{end}}{{.Baseline}} | {{ratio .}} | {{goal .}} | {{when .}} |
 {{end}}{{end}}`
 
 var tableOfPage = regexp.MustCompile(`(?s)<!-- table: ([^\n]*) -->\n.*?<!-- end -->`)
@@ -219,14 +210,12 @@ func renderPage(root, page string, older func(recordedResult, []string) bool) (s
 	if err != nil {
 		return "", err
 	}
-	for i, g := range file.Goals {
-		at := slices.IndexFunc(all, func(r recordedResult) bool { return r.Name == g.Result })
-		if at < 0 {
+	for _, g := range file.Goals {
+		if !slices.ContainsFunc(all, func(r recordedResult) bool { return r.Name == g.Result }) {
 			return "", fmt.Errorf("no result is recorded for the goal %s", g.Result)
 		}
-		file.Goals[i].Recorded = all[at]
 	}
-	tables := template.Must(template.New("").Funcs(template.FuncMap{"show": show, "ratio": recordedResult.ratio, "when": func(r recordedResult) string {
+	tables := template.Must(template.New("").Funcs(template.FuncMap{"show": show, "ratio": recordedResult.ratio, "goal": file.goal, "when": func(r recordedResult) string {
 		return r.when(older(r, file.Code[r.Bench]))
 	}}).Parse(pageTables))
 	fresh := tableOfPage.ReplaceAllStringFunc(page, func(old string) string {
@@ -251,8 +240,17 @@ func renderPage(root, page string, older func(recordedResult, []string) bool) (s
 	return fresh, err
 }
 
-// Holds reports whether a ratio reaches the goal.
-func (g goal) Holds(ratio float64) bool { return g.holds(ratio, 0) }
+// goal of a result, if it has one, and whether it is reached.
+func (f gateFile) goal(r recordedResult) string {
+	at := slices.IndexFunc(f.Goals, func(g goal) bool { return g.Result == r.Name })
+	switch {
+	case at < 0:
+		return ""
+	case f.Goals[at].holds(r.Ratio, 0):
+		return f.Goals[at].String()
+	}
+	return f.Goals[at].String() + ", not reached"
+}
 
 // ratio is the median, with the least and the greatest where they are recorded.
 func (r recordedResult) ratio() string {
@@ -264,13 +262,13 @@ func (r recordedResult) ratio() string {
 
 // when says on which day, release and commit a number was measured.
 func (r recordedResult) when(older bool) string {
-	mark := ""
-	if older {
-		mark = olderMark
-	}
-	commit := "before commits were recorded"
+	parts := []string{r.Date, r.Kubernetes}
 	if r.Commit != "" {
-		commit = "commit " + r.Commit
+		parts = append(parts, r.Commit)
 	}
-	return fmt.Sprintf("%s, Kubernetes %s, %s%s", r.Date, r.Kubernetes, commit, mark)
+	out := strings.Join(parts, ", ")
+	if older {
+		out += olderMark
+	}
+	return out
 }
