@@ -198,7 +198,7 @@ func TestRules(t *testing.T) {
 
 // The ResourceQuota that bounds CleanupPolicies counts resources by their real names.
 func TestQuotaOfCleanupPolicies(t *testing.T) {
-	text := pages(t)["docs/how-to.md"]
+	text := pages(t)["docs/how-to-cleanup.md"]
 	for _, resource := range []string{v1alpha1.CleanupPolicies, v1alpha1.CleanupApprovals} {
 		if counted := "count/" + v1alpha1.GroupVersion.WithResource(resource).GroupResource().String() + ": "; !strings.Contains(text, counted) {
 			t.Errorf("no quota has %q", counted)

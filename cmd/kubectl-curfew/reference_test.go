@@ -75,7 +75,7 @@ func page(root *cobra.Command) string {
 	out.WriteString("# kubectl curfew\n\n" +
 		"<!-- Written by `make generate` from the commands. Edit them, not this page. -->\n\n" +
 		"The command line, a plugin of `kubectl`. It asks only the API server, with your own permissions; `lint` needs no cluster, unless you add `--server`. " +
-		"How to install it: [how-to](how-to.md#use-the-command-line).\n\n" +
+		"How to install it: [how-to](how-to-cli.md#use-the-command-line).\n\n" +
 		"Exit status: 0 all is well, 1 the answer is bad news (lint found errors, an object could not be changed), 2 there is no answer: " +
 		"flags, files or objects that cannot be used.\n\n")
 	var commands []*cobra.Command
