@@ -80,10 +80,10 @@ var guideSteps = map[string]guideStep{
 	"kubectl top pods -n curfew-system -l app.kubernetes.io/component=webhook":            {elsewhere: "there is no metrics server"},
 
 	// install.md
-	"$ kubectl apply -k manifests/overlays/mine": {elsewhere: installs},
-	"ClusterRole/delete-for-curfew":              {before: "kubectl get namespace team-a || kubectl create namespace team-a"},
-	"$ kubectl curfew uninstall --dry-run":       {elsewhere: "TestUninstall"},
-	"kubectl get certificate -n curfew-system":   {elsewhere: "TestCertManager of test/e2e/serving"},
+	"kubectl apply -k manifests/overlays/mine": {elsewhere: installs},
+	"ClusterRole/delete-for-curfew":            {before: "kubectl get namespace team-a || kubectl create namespace team-a"},
+	"$ kubectl curfew uninstall --dry-run":     {elsewhere: "TestUninstall"},
+	"kubectl get certificate -n curfew-system": {elsewhere: "TestCertManager of test/e2e/serving"},
 
 	"kubectl wait podtallies --all -A --for=condition=Releasing=false --timeout=10m": {elsewhere: "the trigger tally stays on here"},
 	"Kustomization/": {elsewhere: "TestYAMLBlocks builds it"},
