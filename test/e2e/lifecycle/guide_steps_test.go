@@ -39,10 +39,9 @@ var guideSteps = map[string]guideStep{
 	"kubectl patch job report -n experiments --type merge -p \\":       {before: "kubectl create job report -n experiments --image busybox"},
 	"$ kubectl create job hello -n experiments --image busybox":        {before: untilPrinted("kubectl create job probe -n experiments --image busybox --dry-run=server", "ttl-after-failed defaulted")},
 	"$ kubectl curfew expiring -A --within 6h":                         {elsewhere: comparedByCLI},
-	"$ kubectl curfew explain job/build -n ci":                         {elsewhere: comparedByCLI},
 	"$ kubectl curfew extend job/build -n ci --by 1d --dry-run=server": {elsewhere: comparedByCLI},
-	"PodTally/prow-builds":                                             {apply: true},
-	"TrainJob/fine-tune":                                               {apply: true},
+	"PodTally/prow-builds": {apply: true},
+	"TrainJob/fine-tune":   {apply: true},
 	"kubectl label deployment preview-42 curfew.dev/ttl=3d --overwrite": {
 		before:  "kubectl create deployment preview-42 --image busybox; kubectl create configmap scratch",
 		replace: []string{"2026-12-24", "2099-12-24"}},
