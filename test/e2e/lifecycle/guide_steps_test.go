@@ -53,10 +53,8 @@ var guideSteps = map[string]guideStep{
 	"kubectl curfew approve preview-config         # shows what it would delete, asks, and creates the approval": {
 		before:  "kubectl patch clustercleanuppolicy preview-config --type merge -p '{\"spec\":{\"approval\":\"Required\"}}'",
 		replace: []string{"approve", "approve --yes --spec-hash " + hashOf("preview-config")}},
-	"kubectl curfew pause --reason 'Jobs of team-a are deleted too early, ticket 4711'": {before: "kubectl get namespace team-a || kubectl create namespace team-a", after: "kubectl curfew resume --all"},
-	"Application/curfew":                    {elsewhere: notServed},
-	"Kustomization/curfew":                  {elsewhere: notServed},
-	"$ kubectl curfew lint -f manifests -R": {elsewhere: comparedByLint},
+	"kubectl curfew pause --reason 'Jobs of team-a are deleted too early, ticket 4711'":                               {before: "kubectl get namespace team-a || kubectl create namespace team-a", after: "kubectl curfew resume --all"},
+	"$ kubectl curfew lint -f manifests -R":                                                                           {elsewhere: comparedByLint},
 	"kustomize build overlays/prod | kubectl curfew lint -f platform/ -f -":                                           {elsewhere: "needs kustomize, Helm, and folders of the reader"},
 	"kubectl curfew lint -f manifests -R --server":                                                                    {replace: []string{"-f manifests -R", "-f lint/manifests/build.yaml"}, exit: 1},
 	"kubectl port-forward -n curfew-system service/curfew-webhook 8443:8443":                                          {elsewhere: "the webhook runs in no Pod here: TestHTTPAPIFollowsThePolicies"},
