@@ -246,6 +246,7 @@ GENERATED = manifests/crd/*.yaml docs/reference-fields.md manifests/profiles/kus
 .PHONY: generate
 generate: ## update generated files: deep copies and CRDs, files made from the profiles, formatting, go.mod
 	go generate ./...
+	go test $(NOVET) ./cmd/kubectl-curfew -run TestReferencePage -update
 	go -C manifests/release test $(NOVET) -run TestREADME ./chart -update
 	gofmt -w $$(git ls-files '*.go')
 	go mod tidy

@@ -5,7 +5,7 @@ package docs
 
 import _ "embed" // for Messages
 
-// Messages is messages.md: a section for each admission rule, with cause, example and fix.
+// Messages is messages.md: a section for each admission rule, with kinds, cause, example and fix.
 //
 //go:embed messages.md
 var Messages string

@@ -8,31 +8,8 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	"sigs.k8s.io/kustomize/api/types"
-	"sigs.k8s.io/kustomize/kyaml/filesys"
 	"sigs.k8s.io/yaml"
 )
-
-// TestInstallShowsAllThatIsApplied: the listing of what kubectl apply creates is that of the
-// manifests, in their order.
-func TestInstallShowsAllThatIsApplied(t *testing.T) {
-	resources, err := kustomized(filesys.MakeFsOnDisk(), root+"/manifests/base")
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := []string{"$ kubectl apply -k manifests/overlays/mine"}
-	for _, one := range resources.Resources() {
-		kind := strings.ToLower(one.GetKind())
-		if group := one.GetGvk().Group; group != "" {
-			kind += "." + group
-		}
-		want = append(want, kind+"/"+one.GetName()+" created")
-	}
-	_, listing, _ := strings.Cut(pages(t)["docs/install.md"], "Then apply the overlay:\n\n```console\n")
-	listing, _, _ = strings.Cut(listing, "\n```")
-	if got, want := listing, strings.Join(want, "\n"); got != want {
-		t.Errorf("install.md shows\n%s\nwant\n%s", got, want)
-	}
-}
 
 // TestPatchesForManagedClusters: each patch of that section leaves the containers' ports and the flags
 // in step, and the Service leads to the webhook's.

@@ -20,12 +20,16 @@ var (
 	labelOrSet = regexp.MustCompile(`(?m)^kubectl (?:label|annotate) .*curfew\.dev/(?:ttl|mode|backfill|ttl-after-finished)=.*$`)
 )
 
-// howTo are the manifests that the how-to shows in full.
+// howTo are the how-to pages, and the manifests that they show in full.
 func howTo(t *testing.T) (text string, manifests []string) {
 	t.Helper()
-	page, err := os.ReadFile("../../docs/how-to.md")
-	must(t, err)
-	for _, block := range yamlBlock.FindAllStringSubmatch(string(page), -1) {
+	names, _ := filepath.Glob("../../docs/how-to-*.md")
+	for _, name := range names {
+		page, err := os.ReadFile(name)
+		must(t, err)
+		text += string(page)
+	}
+	for _, block := range yamlBlock.FindAllStringSubmatch(text, -1) {
 		for _, document := range strings.Split(block[1], "---\n") {
 			if strings.Contains(document, "apiVersion:") {
 				manifests = append(manifests, document)
@@ -35,7 +39,7 @@ func howTo(t *testing.T) (text string, manifests []string) {
 	if len(manifests) < 10 {
 		t.Fatalf("only %d manifests", len(manifests))
 	}
-	return string(page), manifests
+	return text, manifests
 }
 
 // TestHowToManifestsAreWhole: the API server and Curfew's admission take them as printed.

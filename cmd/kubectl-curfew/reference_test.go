@@ -6,6 +6,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -74,7 +75,7 @@ func page(root *cobra.Command) string {
 	out.WriteString("# kubectl curfew\n\n" +
 		"<!-- Written by `make generate` from the commands. Edit them, not this page. -->\n\n" +
 		"The command line, a plugin of `kubectl`. It asks only the API server, with your own permissions; `lint` needs no cluster, unless you add `--server`. " +
-		"How to install it: [how-to](how-to.md#use-the-command-line).\n\n" +
+		"How to install it: [how-to](how-to-cli.md#use-the-command-line).\n\n" +
 		"Exit status: 0 all is well, 1 the answer is bad news (lint found errors, an object could not be changed), 2 there is no answer: " +
 		"flags, files or objects that cannot be used.\n\n")
 	var commands []*cobra.Command
@@ -86,9 +87,9 @@ func page(root *cobra.Command) string {
 	for _, command := range commands {
 		fmt.Fprintf(&out, "- [%s](#kubectl-curfew-%[1]s): %s\n", command.Name(), lower(command.Short))
 	}
-	out.WriteString("- [flags of all commands that ask a cluster](#flags-of-all-commands-that-ask-a-cluster)\n")
+	out.WriteString("- [flags of several commands](#flags-of-several-commands)\n- [JSON](#json)\n")
 	shared := session.NewConnection(console.Environment{})
-	connecting := pflag.NewFlagSet("", pflag.ContinueOnError)
+	connecting, common := pflag.NewFlagSet("", pflag.ContinueOnError), map[string]*pflag.Flag{"allow-missing-template-keys": nil, "no-headers": nil, "template": nil}
 	shared.Add(connecting)
 	for _, command := range commands {
 		fmt.Fprintf(&out, "\n## kubectl curfew %s\n\n%s\n\n```\nkubectl curfew %s\n```\n", command.Name(), paragraphs(command), strings.TrimSuffix(command.Use, " [flags]"))
@@ -97,25 +98,18 @@ func page(root *cobra.Command) string {
 		}
 		command.InitDefaultHelpFlag()
 		var own []*pflag.Flag
-		asks := false
 		command.Flags().VisitAll(func(flag *pflag.Flag) {
-			switch {
-			case flag.Name == "help":
-			case connecting.Lookup(flag.Name) != nil && flag.Usage == connecting.Lookup(flag.Name).Usage:
-				asks = true
-			default:
+			if _, ok := common[flag.Name]; ok {
+				common[flag.Name] = flag
+			} else if flag.Name != "help" && (connecting.Lookup(flag.Name) == nil || flag.Usage != connecting.Lookup(flag.Name).Usage) {
 				own = append(own, flag)
 			}
 		})
 		out.WriteString(flagTable(own))
-		if asks {
-			out.WriteString("\nAnd the [flags of all commands that ask a cluster](#flags-of-all-commands-that-ask-a-cluster).\n")
-		}
 	}
-	out.WriteString("\n## Flags of all commands that ask a cluster\n\nThey are the flags of `kubectl`, and one of Curfew's.\n")
-	var all []*pflag.Flag
-	connecting.VisitAll(func(flag *pflag.Flag) { all = append(all, flag) })
-	out.WriteString(flagTable(all))
+	out.WriteString("\n## Flags of several commands\n\nCommands that ask a cluster take the flags with which `kubectl` chooses the cluster and the user (`kubectl options`), " +
+		"and `--curfew-namespace`, the namespace that Curfew runs in. Commands that have `-o` also take these:\n")
+	out.WriteString(flagTable(slices.Collect(maps.Values(common))))
 	out.WriteString(documents())
 	return out.String()
 }

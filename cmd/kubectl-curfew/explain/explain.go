@@ -46,14 +46,10 @@ func Command(env console.Environment) *cobra.Command {
 		Short: "Explain when an object is deleted, why, and what blocks it",
 		Long: `Explain when an object is deleted, or why it is not: what each level of
 precedence sets and which one decides, for its TTL after finished, its TTL label
-and its deadline. It also shows which cleanup policies match it and what their
-next runs do, and what blocks the deletion. It names others that delete it, such
-as a CronJob by its history limits, and the command that would change it. For an
-hour after Curfew has deleted an object, it shows why. If one setting deleted
-many objects at once, it knows ten of them.
-
-It reads only from the API server, with your permissions, and judges as the
-controller does. It names what you may not read.
+and its deadline. It also shows which cleanup policies match it, what blocks the
+deletion, who else deletes the object, and the command that would change it. For
+an hour after Curfew has deleted an object, it shows why. If one setting deleted
+many objects at once, it knows ten of them. It names what you may not read.
 
 With -f, it explains what would happen to the objects of manifests if they were
 created now: by the cluster's namespaces, policies and runtimes, and by those

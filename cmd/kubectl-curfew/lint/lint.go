@@ -57,21 +57,18 @@ func Command(env console.Environment) *cobra.Command {
 objects of manifests. It needs no cluster.
 
 All files are judged together, in any order. Namespaces, LifecyclePolicies,
-KindProfiles and training runtimes among them apply to the other objects, as if
-all were applied; anything else in the cluster is unknown. LifecyclePolicies and
-KindProfiles are checked themselves, schema and expressions, and so are cleanup
-policies: also their schedule, and the kinds that their lookups are for. A TTL
-inside a pod template, which the API server would silently drop, is found too.
+KindProfiles and training runtimes among them apply to the other objects;
+anything else in the cluster is unknown. Policies and profiles are checked
+themselves. A TTL inside a pod template, which the API server would silently
+drop, is found too.
 
-In a directory lint skips and counts documents that are not for the API server:
-Helm templates, Kustomizations and their patches, and objects without apiVersion
-and kind. It also leaves out what --ignore or the file .curfewlintignore in that
-directory names, with patterns as in .gitignore.
+In a directory lint skips and counts Helm templates, Kustomizations and their
+patches, and documents without apiVersion and kind. It also leaves out what
+--ignore or the file .curfewlintignore in that directory names.
 
-With --server, the API server judges each object by a server-side dry run:
-the cluster's own namespaces, policies and settings apply, and its other
-admission too. Nothing is changed. The manifests are not context for each other.
-Where the API server does not call Curfew's webhook, the command fails.
+With --server, the API server judges each object alone, by a server-side dry
+run: the cluster's own namespaces and policies apply, and its other admission
+too. Where it does not call Curfew's webhook, the command fails.
 
 Exit status: 0 nothing would be rejected, 1 something would be (or, with
 --warnings-as-errors, warned about), 2 usage.`,

@@ -34,11 +34,9 @@ func Command(env console.Environment) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "status [flags]",
 		Short: "Check whether Curfew is installed, runs and does its work",
-		Long: `Check whether Curfew is installed, runs and does its work. It checks Curfew's
-kinds, the controller and the webhook, the serving certificate and the webhook
-configurations. It reports versions, switches, the backlog, pauses, missing
-permissions and stalled cleanup policies, and whether Kubernetes' own TTL
-controller runs beside Curfew.
+		Long: `Check whether Curfew is installed, runs and does its work. It also
+reports the backlog, pauses, missing permissions, stalled cleanup policies, and
+whether Kubernetes' own TTL controller runs beside Curfew.
 
 It needs no more than read access, and names what you may not read. If you may
 create Namespaces, it creates one in a dry run to see whether the API server

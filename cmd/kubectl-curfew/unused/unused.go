@@ -45,23 +45,18 @@ HorizontalPodAutoscalers if they refer to nothing that exists. Empty Namespaces
 and Nodes, and CustomResourceDefinitions without objects, are shown if --kind
 names them. Kinds whose objects are in no namespace need -A.
 
-Kinds that no cleanup policy deletes by a lookup are reported as well. These are
-Roles and ClusterRoles that no binding names, and bindings, webhook
-configurations and VolumeAttachments that refer to nothing that exists.
-NetworkPolicies and PodDisruptionBudgets are shown if they select no Pod and no
-pod template.
+Kinds that no cleanup policy deletes by a lookup are reported as well: RBAC,
+webhook configurations, VolumeAttachments, NetworkPolicies and
+PodDisruptionBudgets.
 
-The command reads only: it needs no cleanup policy and no controller, and it
-decides by the code of the lookups of cleanup policies. Of Secrets it reads the
-metadata alone.
+The command reads only, and needs no cleanup policy and no controller. Of
+Secrets it reads the metadata alone.
 
 An object is Unused, or Kept: it is unused, but no policy would delete it, for
 example because it is protected. It is Unknown if you may not list a kind whose
-objects may use it, or if the API server does not answer for one. Objects that
-are less than an hour old are Unknown, too. The table counts Kept and Unknown
-objects by reason; -o wide lists them. ConfigMaps and Secrets that labels,
-annotations or names mark as part of a program, such as Helm or Argo CD, count
-as used.
+objects may use it, or if it is less than an hour old. The table counts Kept and
+Unknown objects by reason; -o wide lists them. ConfigMaps and Secrets of a
+program such as Helm or Argo CD count as used.
 
 With -o policy, the command asks no cluster: it prints cleanup policies with
 dryRun: true that would delete what it reports, where a policy may.

@@ -2,7 +2,8 @@ package lifecycle
 
 // guides are the pages that [TestGuides] runs. TestTutorial runs tutorial.md, developers.md and
 // ci.md.
-var guides = []string{"how-to.md", "recipes.md", "training.md", "troubleshooting.md", "alerts.md", "install.md", "security.md",
+var guides = []string{"how-to.md", "how-to-cli.md", "how-to-defaults.md", "how-to-pods.md", "how-to-training.md", "how-to-labels.md",
+	"how-to-cleanup.md", "how-to-operate.md", "how-to-lint.md", "recipes.md", "training.md", "troubleshooting.md", "alerts.md", "install.md", "security.md",
 	"reference-cleanup.md", "reference-flags.md", "reference-policies.md", "reference-precedence.md", "reference-signals.md", "reference-tallies.md",
 	"from-in-tree.md", "from-k8s-cleaner.md", "from-kube-janitor.md", "from-kyverno.md", "from-tekton-pruner.md"}
 
@@ -34,15 +35,11 @@ const (
 
 // guideSteps has blocks by their first line, or by kind and name of their first object.
 var guideSteps = map[string]guideStep{
-	// how-to.md
-	"kubectl patch job report -n experiments --type merge -p \\":                                               {before: "kubectl create job report -n experiments --image busybox"},
-	"$ kubectl create job hello -n experiments --image busybox":                                                {before: untilPrinted("kubectl create job probe -n experiments --image busybox --dry-run=server", "ttl-after-failed defaulted")},
-	"$ kubectl curfew expiring -A --within 6h":                                                                 {elsewhere: comparedByCLI},
-	"$ kubectl curfew expiring -A --with policy.yaml --source policy/nightly --before now":                     {elsewhere: comparedByCLI},
-	"$ kubectl curfew explain job/build -n ci":                                                                 {elsewhere: comparedByCLI},
-	"$ kubectl curfew explain job/shielded -n pr-42":                                                           {elsewhere: "an excerpt of golden file explain-native of cmd/kubectl-curfew"},
-	"$ kubectl curfew extend job/build -n ci --by 1d --dry-run=server":                                         {elsewhere: comparedByCLI},
-	"kubectl krew install --manifest=dist/curfew.yaml --archive=dist/kubectl-curfew_v0.1.0_linux_amd64.tar.gz": {elsewhere: "krew is not installed here"},
+	// how-to-*.md
+	"kubectl patch job report -n experiments --type merge -p \\":       {before: "kubectl create job report -n experiments --image busybox"},
+	"$ kubectl create job hello -n experiments --image busybox":        {before: untilPrinted("kubectl create job probe -n experiments --image busybox --dry-run=server", "ttl-after-failed defaulted")},
+	"$ kubectl curfew expiring -A --within 6h":                         {elsewhere: comparedByCLI},
+	"$ kubectl curfew extend job/build -n ci --by 1d --dry-run=server": {elsewhere: comparedByCLI},
 	"PodTally/prow-builds": {apply: true},
 	"TrainJob/fine-tune":   {apply: true},
 	"kubectl label deployment preview-42 curfew.dev/ttl=3d --overwrite": {
@@ -56,14 +53,11 @@ var guideSteps = map[string]guideStep{
 	"kubectl curfew approve preview-config         # shows what it would delete, asks, and creates the approval": {
 		before:  "kubectl patch clustercleanuppolicy preview-config --type merge -p '{\"spec\":{\"approval\":\"Required\"}}'",
 		replace: []string{"approve", "approve --yes --spec-hash " + hashOf("preview-config")}},
-	"kubectl curfew pause --reason 'Jobs of team-a are deleted too early, ticket 4711'": {before: "kubectl get namespace team-a || kubectl create namespace team-a", after: "kubectl curfew resume --all"},
-	"Application/curfew":                                                     {elsewhere: notServed},
-	"Kustomization/curfew":                                                   {elsewhere: notServed},
-	"$ kubectl curfew lint -f manifests -R":                                  {elsewhere: comparedByLint},
-	"$ kubectl curfew lint -f manifests -R -o github":                        {elsewhere: comparedByLint},
-	"kustomize build overlays/prod | kubectl curfew lint -f platform/ -f -":  {elsewhere: "needs kustomize, Helm, and folders of the reader"},
-	"kubectl curfew lint -f manifests -R --server":                           {replace: []string{"-f manifests -R", "-f lint/manifests/build.yaml"}, exit: 1},
-	"kubectl port-forward -n curfew-system service/curfew-webhook 8443:8443": {elsewhere: "the webhook runs in no Pod here: TestHTTPAPIFollowsThePolicies"},
+	"kubectl curfew pause --reason 'Jobs of team-a are deleted too early, ticket 4711'":                               {before: "kubectl get namespace team-a || kubectl create namespace team-a", after: "kubectl curfew resume --all"},
+	"$ kubectl curfew lint -f manifests -R":                                                                           {elsewhere: comparedByLint},
+	"kustomize build overlays/prod | kubectl curfew lint -f platform/ -f -":                                           {elsewhere: "needs kustomize, Helm, and folders of the reader"},
+	"kubectl curfew lint -f manifests -R --server":                                                                    {replace: []string{"-f manifests -R", "-f lint/manifests/build.yaml"}, exit: 1},
+	"kubectl port-forward -n curfew-system service/curfew-webhook 8443:8443":                                          {elsewhere: "the webhook runs in no Pod here: TestHTTPAPIFollowsThePolicies"},
 	`curl --cacert ca.crt -H "Authorization: Bearer $(kubectl create token ci-linter -n ci --audience curfew.dev)" \`: {elsewhere: "TestHTTPAPIFollowsThePolicies asks"},
 
 	// recipes.md, troubleshooting.md
@@ -83,10 +77,10 @@ var guideSteps = map[string]guideStep{
 	"kubectl top pods -n curfew-system -l app.kubernetes.io/component=webhook":            {elsewhere: "there is no metrics server"},
 
 	// install.md
-	"$ kubectl apply -k manifests/overlays/mine": {elsewhere: installs},
-	"ClusterRole/delete-for-curfew":              {before: "kubectl get namespace team-a || kubectl create namespace team-a"},
-	"$ kubectl curfew uninstall --dry-run":       {elsewhere: "TestUninstall"},
-	"kubectl get certificate -n curfew-system":   {elsewhere: "TestCertManager of test/e2e/serving"},
+	"kubectl apply -k manifests/overlays/mine": {elsewhere: installs},
+	"ClusterRole/delete-for-curfew":            {before: "kubectl get namespace team-a || kubectl create namespace team-a"},
+	"$ kubectl curfew uninstall --dry-run":     {elsewhere: "TestUninstall"},
+	"kubectl get certificate -n curfew-system": {elsewhere: "TestCertManager of test/e2e/serving"},
 
 	"kubectl wait podtallies --all -A --for=condition=Releasing=false --timeout=10m": {elsewhere: "the trigger tally stays on here"},
 	"Kustomization/": {elsewhere: "TestYAMLBlocks builds it"},
