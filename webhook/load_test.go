@@ -75,9 +75,9 @@ func TestUnreviewedObjectsAreDenied(t *testing.T) {
 		"no memory":      {memory: 1 << 30, taken: 1 << 29, body: bytes.NewReader(large(t, 10)), code: 429, says: "try again in a second"},
 		"too large":      {memory: 1 << 30, body: bytes.NewReader(large(t, 6_000_000)), code: 413, says: "more than 7340031 bytes"},
 		"by one byte":    {memory: 1 << 30, body: io.MultiReader(bytes.NewReader(large(t, 10)), strings.NewReader(strings.Repeat(" ", 7<<20))), length: 7 << 20, code: 413, says: "more than 7340031 bytes"},
-		"unannounced":    {memory: 1 << 30, body: io.MultiReader(bytes.NewReader(large(t, 10)), strings.NewReader(strings.Repeat(" ", 7<<20))), length: -1, code: 400, says: "is not complete"},
+		"unannounced":    {memory: 1 << 30, body: io.MultiReader(bytes.NewReader(large(t, 10)), strings.NewReader(strings.Repeat(" ", 7<<20))), length: -1, code: 400, says: "is not a complete"},
 		"a small limit":  {memory: 8 << 20, body: bytes.NewReader(large(t, 1<<16)), code: 413, says: "larger than curfew has memory to review"},
-		"no whole body":  {memory: 1 << 30, body: stalled(), length: 1000, code: 400, says: "is not complete"},
+		"no whole body":  {memory: 1 << 30, body: stalled(), length: 1000, code: 400, says: "is not a complete"},
 		"of no UID, 429": {memory: 1 << 30, taken: 1 << 29, body: strings.NewReader("{}")},
 	} {
 		for _, path := range []string{PathValidate, PathMutate} {
