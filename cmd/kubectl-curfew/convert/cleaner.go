@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"curfew.dev/curfew/policy/v1alpha1"
 )
@@ -179,8 +178,8 @@ func cleanerParts(all []cleanerSelector) []cleanerSelector {
 // selectCleaned takes over one selector.
 func selectCleaned(d *draft, of *cleanerSelector) {
 	match := &d.spec.MatchConstraints
-	plural, known := pluralOf(schema.GroupKind{Group: of.Group, Kind: of.Kind})
-	if !known {
+	plural := plural(of.Kind)
+	if builtinOf(plural, []string{of.Group}) == nil {
 		d.note(of.path+".kind", "%q: the plural %s is a guess: check it by kubectl api-resources", of.Kind, plural)
 	}
 	// k8s-cleaner compares the group exactly.
