@@ -55,9 +55,7 @@ the controller does. Notes say what you may not read. Without a KIND it lists
 all kinds. Running Pods are listed if they have a TTL label, and with --trigger
 deadline or --ttl-longer-than: the kubelet enforces their deadlines.
 
-Times are in the time zone of your machine. On a terminal that is too narrow,
-names are shortened, then columns TRIGGER, SOURCE and EXPIRES are left out;
--o wide always shows everything.
+Times are in the time zone of your machine.
 
 Exit status: 0 the list is complete as far as you may read, 1 a kind could not
 be listed for another reason, 2 there is no answer.
@@ -98,7 +96,7 @@ func (o *expiringOptions) addFlags(command *cobra.Command) {
 	flags.StringVar(&o.trigger, "trigger", "", "list only this trigger: "+session.EitherOf(session.Triggers()))
 	flags.StringArrayVar(&o.with, "with", nil, "file with LifecyclePolicies and KindProfiles to treat as if they were applied")
 	flags.BoolVarP(&o.watch, "watch", "w", false,
-		"keep watching: update the table on a terminal, else print a line for each change; with -o json, a list of the changes")
+		"keep watching: print a line for each change; with -o json, a list of the changes")
 	o.AddTo(command, map[string][]string{"trigger": slices.Sorted(slices.Values(session.Triggers()))})
 }
 
@@ -131,11 +129,7 @@ func (o *expiringOptions) run(ctx context.Context, query *expiringQuery, out, di
 	if query.print != nil {
 		err = query.print(report.printed(), out)
 	} else {
-		view := o.view()
-		if o.Terminal(out) {
-			view.width, _ = console.TerminalSize(out)
-		}
-		err = view.print(report, out)
+		err = o.view().print(report, out)
 	}
 	if err != nil {
 		return err

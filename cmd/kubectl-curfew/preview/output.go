@@ -135,8 +135,8 @@ func (a *previewAnswer) addNotes() {
 	}
 }
 
-// Print writes the preview for people; wide lists each object. On a terminal it fits the width.
-func (a *previewAnswer) Print(out io.Writer, wide, noHeaders bool, width int) error {
+// Print writes the preview for people; wide lists each object.
+func (a *previewAnswer) Print(out io.Writer, wide, noHeaders bool) error {
 	fmt.Fprintln(out, a.title())
 	counts := console.NewTable("KIND", "NAMESPACE", "COUNT")
 	for _, each := range a.Groups() {
@@ -144,12 +144,11 @@ func (a *previewAnswer) Print(out io.Writer, wide, noHeaders bool, width int) er
 	}
 	objects := report.ObjectTable()
 	if wide {
-		width = 0
 		for _, each := range a.Objects {
 			report.AddObject(objects, each.GroupKind(), each.Namespace, each.Name, a.result(each), each.Message)
 		}
 	}
-	if err := report.PrintTables(out, noHeaders, width, counts, a.Skipped, objects); err != nil {
+	if err := report.PrintTables(out, noHeaders, counts, a.Skipped, objects); err != nil {
 		return err
 	}
 	return a.printRuns(out)
