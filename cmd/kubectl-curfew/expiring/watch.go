@@ -16,6 +16,7 @@ import (
 
 	"curfew.dev/curfew/cmd/kubectl-curfew/console"
 	"curfew.dev/curfew/cmd/kubectl-curfew/moment"
+	"curfew.dev/curfew/cmd/kubectl-curfew/session"
 	"curfew.dev/curfew/cmd/kubectl-curfew/world"
 	"curfew.dev/curfew/policy"
 )
@@ -29,8 +30,8 @@ const (
 
 // follow prints the answer, and then its changes, until ctx is done. While the API server does not
 // answer, no row changes, and a note says so.
-func (o *expiringOptions) follow(ctx context.Context, query *expiringQuery, out, diagnostics io.Writer) error {
-	screen := o.newScreen(query.print, out, diagnostics)
+func (o *expiringOptions) follow(ctx context.Context, query *expiringQuery, call *session.Call) error {
+	screen := o.newScreen(call)
 	var last *expiringReport
 	silent := false
 	for {
@@ -41,7 +42,7 @@ func (o *expiringOptions) follow(ctx context.Context, query *expiringQuery, out,
 			return nil
 		case err == nil:
 			if last == nil {
-				console.PrintNotes(report.notes, diagnostics)
+				console.PrintNotes(report.notes, call.Diagnostics)
 			}
 			if err := report.keep(last); err != nil {
 				return err
@@ -96,11 +97,11 @@ type screen interface {
 	show(report *expiringReport) error
 }
 
-func (o *expiringOptions) newScreen(print console.PrintFunc, out, diagnostics io.Writer) screen {
-	if print != nil {
-		return &asDocuments{out: out, noteLines: noteLines{out: diagnostics}, PrintFunc: print, shown: rows[Item]{}}
+func (o *expiringOptions) newScreen(call *session.Call) screen {
+	if call.Print != nil {
+		return &asDocuments{out: call.Out, noteLines: noteLines{out: call.Diagnostics}, PrintFunc: call.Print, shown: rows[Item]{}}
 	}
-	return newLines(o.view(), out, diagnostics)
+	return newLines(o.view(), call.Out, call.Diagnostics)
 }
 
 // asLines writes a line for each change, and notes beside them.
