@@ -125,34 +125,17 @@ func (c *cluster) served() (map[schema.GroupResource]Kind, error) {
 	if err != nil {
 		return nil, err
 	}
-	preferred := map[string]bool{}
-	for _, group := range found.groups {
-		preferred[group.PreferredVersion.GroupVersion] = true
-	}
 	out := map[schema.GroupResource]Kind{}
-	for _, list := range found.lists {
-		of, err := schema.ParseGroupVersion(list.GroupVersion)
-		if err != nil {
-			continue
+	served.Each(found.groups, found.lists, func(of schema.GroupVersion, resource *metav1.APIResource) {
+		if lacks(resource.Verbs) {
+			return
 		}
-		for i := range list.APIResources {
-			resource := &list.APIResources[i]
-			at := schema.GroupResource{Group: of.Group, Resource: resource.Name}
-			if strings.Contains(resource.Name, "/") || served.Duplicates[at] || lacks(resource.Verbs) {
-				continue
-			}
-			kind := of.WithKind(resource.Kind)
-			profile := c.profileOf(kind)
-			known, have := out[at]
-			switch {
-			case !have, profile.State != nil && profile.Kind.Version == of.Version:
-			case preferred[list.GroupVersion] && (known.Profile.State == nil || known.Profile.Kind.Version != known.Version):
-			default:
-				continue
-			}
+		at, kind := schema.GroupResource{Group: of.Group, Resource: resource.Name}, of.WithKind(resource.Kind)
+		profile := c.profileOf(kind)
+		if _, have := out[at]; !have || profile.State != nil && profile.Kind.Version == of.Version {
 			out[at] = Kind{GroupVersionKind: kind, Resource: resource.Name, ClusterScoped: !resource.Namespaced, Profile: profile}
 		}
-	}
+	})
 	return out, nil
 }
 
@@ -241,18 +224,11 @@ func (c *cluster) find(rank func(of schema.GroupVersion, resource *metav1.APIRes
 		return at, false, err
 	}
 	best := 0
-	for _, list := range found.lists {
-		of, err := schema.ParseGroupVersion(list.GroupVersion)
-		if err != nil {
-			continue
+	served.Each(found.groups, found.lists, func(of schema.GroupVersion, resource *metav1.APIResource) {
+		if rank := rank(of, resource); rank > 0 && (best == 0 || rank < best) {
+			at, best = of.WithResource(resource.Name).GroupResource(), rank
 		}
-		for i := range list.APIResources {
-			resource := &list.APIResources[i]
-			if rank := rank(of, resource); rank > 0 && (best == 0 || rank < best) && !strings.Contains(resource.Name, "/") {
-				at, best = of.WithResource(resource.Name).GroupResource(), rank
-			}
-		}
-	}
+	})
 	return at, best > 0, nil
 }
 
