@@ -112,7 +112,7 @@ func Read(ctx context.Context, w *world.World, policy *world.CleanupPolicy, run 
 	case answer.run == "":
 		return nil, fmt.Errorf("%s has not run yet%s", policy, NextRun(policy, now))
 	case answer.last == nil && len(answer.pages) == 0:
-		return nil, fmt.Errorf("%s has no report of run %q: runs with one are %s", policy, answer.run, orNone(answer.Runs))
+		return nil, fmt.Errorf("%s has no report of run %q: runs with one are %s", policy, answer.run, cmp.Or(strings.Join(answer.Runs, ", "), "none"))
 	}
 	return answer, nil
 }
@@ -355,5 +355,3 @@ func NextRun(policy *world.CleanupPolicy, now time.Time) string {
 		return ": its next run is due at " + console.Instant(next.Time, now.Location())
 	}
 }
-
-func orNone(texts []string) string { return cmp.Or(strings.Join(texts, ", "), "none") }
