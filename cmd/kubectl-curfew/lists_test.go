@@ -11,7 +11,6 @@ import (
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clienttesting "k8s.io/client-go/testing"
@@ -116,32 +115,6 @@ func TestNothingInNamespaces(t *testing.T) {
 	}
 	cluster.notMine["list jobs"] = false
 	expectRun(t, cluster, scene{}, "expiring -A", console.ExitOK, "note: you may not list ")
-}
-
-// TestListGoesOnTooLong: an API server that has dropped the list's snapshot, and does not say where
-// to go on, is asked for everything in one piece. No object is listed twice.
-func TestListGoesOnTooLong(t *testing.T) {
-	cluster := newFakeCluster(t, objects(t))
-	var continued []string
-	cluster.objects.PrependReactor("list", "jobs", func(action clienttesting.Action) (bool, runtime.Object, error) {
-		list, _ := action.(clienttesting.ListActionImpl)
-		continued = append(continued, fmt.Sprint(list.ListOptions.Limit, list.ListOptions.Continue))
-		_, all, err := clienttesting.ObjectReaction(cluster.objects.Tracker())(action)
-		found, _ := all.(*unstructured.UnstructuredList)
-		switch len(continued) {
-		case 1:
-			found.SetContinue("more")
-		case 2:
-			return true, nil, apierrors.NewResourceExpired("too old")
-		}
-		return true, found, err
-	})
-	stdout, _, _ := expectRun(t, cluster, scene{}, "expiring jobs -n ci -o name", console.ExitOK)
-	expectSame(t, "stdout", stdout, "job.batch/active\njob.batch/build\n")
-	expectSame(t, "limits and continue tokens", strings.Join(continued, ", "), "50, 100more, 0")
-	continued = nil // No object is changed twice, either.
-	_, _, sent := expectRun(t, cluster, scene{}, "keep jobs --all -n refused --yes", console.ExitOK)
-	expectCount(t, "requests", sent, 2)
 }
 
 // TestOneObjectOneRow: an OpenShift Project is a Namespace, which --protect and its own mode keep.

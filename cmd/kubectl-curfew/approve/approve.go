@@ -153,7 +153,7 @@ func show(ctx context.Context, w *world.World, policy *world.CleanupPolicy, comp
 		return err
 	}
 	progress.Done()
-	if err := answer.Print(progress, true, false, 0); err != nil {
+	if err := answer.Print(progress, true, false); err != nil {
 		return err
 	}
 	console.PrintNotes(answer.Notes, progress)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"time"
 
@@ -58,11 +57,6 @@ func (c *changing) addFlags(command *cobra.Command) {
 
 const changingUse = "(KIND/NAME... | KIND NAME... | KIND -l SELECTOR | -f FILE)"
 
-func (c *changing) validate() (console.PrintFunc, error) {
-	print, err := c.Output.Printer()
-	return print, errors.Join(c.dryRun.Check(), err)
-}
-
 // planned is one object with its plan, or the reason why there is none.
 type planned struct {
 	world.Selected
@@ -86,19 +80,17 @@ func (p *planned) unchanged() bool {
 }
 
 // run runs all three commands.
-func (c *changing) run(cmd *cobra.Command, args []string) error {
-	print, err := c.validate()
-	if err != nil {
+func (c *changing) run(ctx context.Context, call *session.Call) (err error) {
+	if err := c.dryRun.Check(); err != nil {
 		return err
 	}
-	ctx, now := cmd.Context(), c.Now()
-	out, diagnostics := cmd.OutOrStdout(), cmd.ErrOrStderr()
-	c.selection.Args = args
+	now, diagnostics := call.Now, call.Diagnostics
+	c.selection.Args = call.Args
 	if c.selection.Namespace, err = c.Namespace(); err != nil {
 		return err
 	}
 	leftOut := 0
-	if c.selection.References, leftOut, err = readReferences(c.files, cmd.InOrStdin(), c.cleanups != nil); err != nil {
+	if c.selection.References, leftOut, err = readReferences(c.files, call.In, c.cleanups != nil); err != nil {
 		return err
 	}
 	if leftOut > 0 {
@@ -106,11 +98,10 @@ func (c *changing) run(cmd *cobra.Command, args []string) error {
 			console.Count(leftOut, "object"))
 	}
 	if len(c.files) > 0 && len(c.selection.References) == 0 {
-		return c.nothing(print, now, out, diagnostics)
+		fmt.Fprintln(diagnostics, "note: the list is empty, so that nothing changes")
+		return c.finish(call, nil)
 	}
-	progress := console.NewProgress(c.Environment, diagnostics)
-	defer progress.Done()
-	w, selected, err := c.Selected(ctx, now, session.Overlay{}, c.selection, progress, progress)
+	w, selected, err := c.Selected(ctx, now, session.Overlay{}, c.selection, call.Progress, call.Progress)
 	if err == nil {
 		err = w.Installed()
 	}
@@ -120,7 +111,7 @@ func (c *changing) run(cmd *cobra.Command, args []string) error {
 	var all []*planned
 	ready := 0
 	for i, one := range selected {
-		progress.Say("judging %d of %s", i+1, console.Count(len(selected), "object"))
+		call.Progress.Say("judging %d of %s", i+1, console.Count(len(selected), "object"))
 		each, err := c.planOne(ctx, w, one, now)
 		if err != nil {
 			return err
@@ -129,25 +120,16 @@ func (c *changing) run(cmd *cobra.Command, args []string) error {
 			ready++
 		}
 	}
-	progress.Done()
+	call.Progress.Done()
 	if what, _ := w.Controller.Unread(); c.atOnce && what != "" {
 		w.Note(what + " is not known: objects are deleted once it runs and may delete them")
 	}
 	console.PrintNotes(w.Notes(), diagnostics)
-	if err := c.preview(ctx, w, all, ready, now, cmd.InOrStdin(), diagnostics); err != nil {
+	if err := c.preview(ctx, call, w, all, ready); err != nil {
 		return err
 	}
-	progress.Again()
-	return c.carryOut(ctx, w, all, print, now, out, progress)
-}
-
-// nothing ends a command whose -f is an empty list.
-func (c *changing) nothing(print console.PrintFunc, now time.Time, out, diagnostics io.Writer) error {
-	fmt.Fprintln(diagnostics, "note: the list is empty, so that nothing changes")
-	if print == nil {
-		return nil
-	}
-	return print(printedChanges(nil, now), out)
+	call.Progress.Again()
+	return c.carryOut(ctx, call, w, all)
 }
 
 func (c *changing) planOne(ctx context.Context, w *world.World, one world.Selected, now time.Time) (*planned, error) {
@@ -227,7 +209,7 @@ another cluster-scoped object, or an object that owns more than 10 others.`,
   # Delete all finished Pods of a demo, after a preview
   kubectl curfew expire-now pods -l app=demo --dry-run=server
   kubectl curfew expire-now pods -l app=demo`,
-		RunE:              options.run,
+		RunE:              options.Runs(options.run),
 		ValidArgsFunction: options.CompleteObjects(),
 	}
 	options.addFlags(command)
@@ -256,14 +238,14 @@ exactly the state that was read.`,
 
   # Two weeks after it finishes, whenever that is
   kubectl curfew extend job/train --to 2w --dry-run=server`,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			target, err := readTarget(by, until, to, options)
+		RunE: options.Runs(func(ctx context.Context, call *session.Call) error {
+			target, err := readTarget(by, until, to, call.Now)
 			if err != nil {
 				return err
 			}
 			options.plan = func(subject *Subject, _ []judging.Obstacle) (*Plan, error) { return Extend(subject, target) }
-			return options.run(cmd, args)
-		},
+			return options.run(ctx, call)
+		}),
 		ValidArgsFunction: options.CompleteObjects(),
 	}
 	options.addFlags(command)
@@ -274,12 +256,11 @@ exactly the state that was read.`,
 	return command
 }
 
-func readTarget(by, until, to string, c *changing) (Target, error) {
+func readTarget(by, until, to string, now time.Time) (Target, error) {
 	var out Target
 	if given := slices.DeleteFunc([]string{by, until, to}, func(text string) bool { return text == "" }); len(given) != 1 {
 		return out, errors.New("give one of --by, --until and --to")
 	}
-	now := c.Now()
 	flag, text, problem := "until", until, ""
 	var err error
 	switch {
@@ -328,7 +309,7 @@ deadline stays as it is.`,
 
   # Keep all ConfigMaps of a demo
   kubectl curfew keep configmaps -l app=demo`,
-		RunE:              options.run,
+		RunE:              options.Runs(options.run),
 		ValidArgsFunction: options.CompleteObjects(),
 	}
 	options.addFlags(command)

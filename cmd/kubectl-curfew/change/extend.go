@@ -89,9 +89,41 @@ func extend(s *Subject, target Target) (*Plan, error) {
 // extendBeside extends the TTL of an object that expires by label, or warns about it, while the
 // start of the TTL is not known: the TTL may expire first.
 func (s *Subject) extendBeside(patch map[string]any, target Target) (warnings []string, err error) {
-	var said []string
-	outcomes, why := s.toCome()
-	for _, outcome := range outcomes {
+	said, why, err := s.extendToCome(patch, target)
+	if err != nil || target.By > 0 || len(said) == 0 {
+		return nil, err
+	}
+	return []string{fmt.Sprintf("%s, so its TTL may delete it sooner (%s): --by extends that, too", why, strings.Join(said, ", "))}, nil
+}
+
+// extendUnfinished extends a TTL whose start is not known.
+func extendUnfinished(s *Subject, target Target) (*Plan, error) {
+	patch := map[string]any{}
+	said, why, err := s.extendToCome(patch, target)
+	switch {
+	case err != nil:
+		return nil, err
+	case len(said) == 0:
+		return nil, Nothing("has no expiry; --to gives it one")
+	case target.By == 0:
+		return nil, errors.New(why + ", so its TTL has no date yet: use --by or --to")
+	}
+	return s.try(patch)
+}
+
+// extendToCome extends, with --by, the TTLs that count from a time that is not known yet. It returns
+// what they are without that, and why that time is not known.
+func (s *Subject) extendToCome(patch map[string]any, target Target) (said []string, why string, err error) {
+	facts := s.facts()
+	switch {
+	case !facts.Profile.Finishable(), facts.Finished && s.Explained.ByTTL.Action != policy.RecordFinish:
+		return nil, "", nil
+	case facts.Finished:
+		why = "does not say when it finished"
+	default:
+		why = "has not finished"
+	}
+	for _, outcome := range s.outcomes() {
 		value := s.Explained.Effective.TTL(outcome)
 		if !value.Set || value.Err != nil || value.TTL.Never {
 			continue
@@ -101,47 +133,10 @@ func (s *Subject) extendBeside(patch map[string]any, target Target) (warnings []
 			continue
 		}
 		if err := s.setTTL(patch, outcome, value.TTL.After+target.By); err != nil {
-			return nil, err
+			return nil, "", err
 		}
 	}
-	if target.By > 0 || len(said) == 0 {
-		return nil, nil
-	}
-	return []string{fmt.Sprintf("%s, so its TTL may delete it sooner (%s): --by extends that, too", why, strings.Join(said, ", "))}, nil
-}
-
-// toCome are the outcomes whose TTL counts from a time that is not known yet, and why.
-func (s *Subject) toCome() (outcomes []lifetime.Outcome, why string) {
-	switch facts := s.facts(); {
-	case !facts.Profile.Finishable(), facts.Finished && s.Explained.ByTTL.Action != policy.RecordFinish:
-		return nil, ""
-	case facts.Finished:
-		return s.outcomes(), "does not say when it finished"
-	}
-	return s.outcomes(), "has not finished"
-}
-
-// extendUnfinished extends a TTL whose start is not known.
-func extendUnfinished(s *Subject, target Target) (*Plan, error) {
-	patch, found := map[string]any{}, false
-	outcomes, why := s.toCome()
-	for _, outcome := range outcomes {
-		value := s.Explained.Effective.TTL(outcome)
-		if !value.Set || value.TTL.Never {
-			continue
-		}
-		found = true
-		if target.By == 0 {
-			return nil, errors.New(why + ", so its TTL has no date yet: use --by or --to")
-		}
-		if err := s.setTTL(patch, outcome, value.TTL.After+target.By); err != nil {
-			return nil, err
-		}
-	}
-	if !found {
-		return nil, Nothing("has no expiry; --to gives it one")
-	}
-	return s.try(patch)
+	return said, why, nil
 }
 
 // extendTo sets a TTL: after finished or, for kinds that do not finish, from creation.

@@ -76,10 +76,9 @@ func changedOf(each *planned, now time.Time) Item {
 
 // preview shows the plans for more than one object, with those that fail, and asks for
 // confirmation where the change reaches beyond one object.
-func (c *changing) preview(ctx context.Context, w *world.World, all []*planned, ready int, now time.Time, in io.Reader,
-	diagnostics io.Writer) error {
+func (c *changing) preview(ctx context.Context, call *session.Call, w *world.World, all []*planned, ready int) error {
 	if len(all) > 1 {
-		if err := printPlans(all, now, diagnostics); err != nil {
+		if err := printPlans(all, call.Now, call.Diagnostics); err != nil {
 			return err
 		}
 	}
@@ -93,7 +92,7 @@ func (c *changing) preview(ctx context.Context, w *world.World, all []*planned, 
 			return err
 		}
 	}
-	return c.Confirm(ctx, question, in, diagnostics)
+	return c.Confirm(ctx, question, call.In, call.Diagnostics)
 }
 
 func printPlans(all []*planned, now time.Time, diagnostics io.Writer) error {
@@ -187,14 +186,13 @@ func deletionText(deletion Deletion, now time.Time) string {
 
 // carryOut writes the plans and prints what came of each. It continues after a failure. An object
 // that is already as wanted is no failure.
-func (c *changing) carryOut(ctx context.Context, w *world.World, all []*planned, print console.PrintFunc, now time.Time, out io.Writer,
-	progress *console.Progress) error {
+func (c *changing) carryOut(ctx context.Context, call *session.Call, w *world.World, all []*planned) error {
 	var done []*planned
 	var interrupted error
 	failed := false
 	for i, each := range all {
-		progress.Say("changing %d of %s", i+1, console.Count(len(all), "object"))
-		if interrupted = c.attempt(ctx, w, all, i, progress); interrupted != nil {
+		call.Progress.Say("changing %d of %s", i+1, console.Count(len(all), "object"))
+		if interrupted = c.attempt(ctx, w, all, i, call.Progress); interrupted != nil {
 			break
 		}
 		if each.err != nil && !each.unchanged() {
@@ -202,21 +200,27 @@ func (c *changing) carryOut(ctx context.Context, w *world.World, all []*planned,
 			continue
 		}
 		done = append(done, each)
-		if print == nil {
-			progress.Done() // The line itself shows the progress.
-			fmt.Fprintln(out, console.OneLine(c.result(each, now)))
+		if call.Print == nil {
+			call.Progress.Done() // The line itself shows the progress.
+			fmt.Fprintln(call.Out, console.OneLine(c.result(each, call.Now)))
 		}
 	}
-	progress.Done()
-	if print != nil {
-		if err := print(printedChanges(done, now), out); err != nil {
-			return err
-		}
+	call.Progress.Done()
+	if err := c.finish(call, done); err != nil {
+		return err
 	}
 	if interrupted == nil && failed {
 		return console.ErrBadNews
 	}
 	return interrupted
+}
+
+// finish prints the changes for programs; people have seen a line for each.
+func (c *changing) finish(call *session.Call, done []*planned) error {
+	if call.Print == nil {
+		return nil
+	}
+	return call.Print(printedChanges(done, call.Now), call.Out)
 }
 
 // result is the line of an object. It names the namespace unless -n does.

@@ -77,19 +77,6 @@ func Terminal(stream any) bool {
 	return ok && term.IsTerminal(int(file.Fd()))
 }
 
-// TerminalSize is 0, 0 for a stream whose size is not known.
-func TerminalSize(stream any) (width, height int) {
-	file, ok := stream.(*os.File)
-	if !ok {
-		return 0, 0
-	}
-	width, height, err := term.GetSize(int(file.Fd()))
-	if err != nil {
-		return 0, 0
-	}
-	return width, height
-}
-
 // Version is the version of the plugin, which main sets.
 var Version = "dev"
 

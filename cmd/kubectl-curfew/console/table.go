@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"unicode"
@@ -20,111 +19,6 @@ import (
 
 	"curfew.dev/curfew/policy/lint"
 )
-
-// gap is the space that kubectl's printer puts between columns, and narrowest the least width of a
-// column with its gap.
-const (
-	gap       = 3
-	narrowest = 6
-)
-
-var (
-	// shortened are columns whose cells may be cut, with the width that they keep.
-	shortened = map[string]int{"NAMESPACE": 10, "NAME": 18, "SOURCE": 12, "FOR EXAMPLE": 40}
-	// dispensable are columns that a narrow terminal does not show, first those that say least.
-	dispensable = []string{"TRIGGER", "SOURCE", "EXPIRES"}
-)
-
-// Fit narrows a table to a terminal: it leaves out columns until the rest fits once names are cut.
-// BLOCKER is never cut. Width 0 is no limit.
-func Fit(table *metav1.Table, width int) {
-	for _, name := range dispensable {
-		if width <= 0 || excess(table, width) <= slack(table) {
-			break
-		}
-		drop(table, name)
-	}
-	if width <= 0 {
-		return
-	}
-	limits := widths(table)
-	for over := excess(table, width); over > 0; over-- {
-		widest, most := -1, 0
-		for i, column := range table.ColumnDefinitions {
-			if keep, ok := shortened[column.Name]; ok && limits[i]-keep > most {
-				widest, most = i, limits[i]-keep
-			}
-		}
-		if widest < 0 {
-			break
-		}
-		limits[widest]--
-	}
-	for _, row := range table.Rows {
-		for i, cell := range row.Cells {
-			row.Cells[i] = Cut(fmt.Sprint(cell), limits[i])
-		}
-	}
-}
-
-// widths returns the width of each column without the gap.
-func widths(table *metav1.Table) []int {
-	var out []int
-	for i, column := range table.ColumnDefinitions {
-		width := len(column.Name)
-		for _, row := range table.Rows {
-			width = max(width, len(fmt.Sprint(row.Cells[i])))
-		}
-		out = append(out, width)
-	}
-	return out
-}
-
-// excess is by how much a table is wider than the terminal.
-func excess(table *metav1.Table, width int) int {
-	all := widths(table)
-	total := -width
-	for i, column := range all {
-		if i < len(all)-1 {
-			column = max(column+gap, narrowest)
-		}
-		total += column
-	}
-	return total
-}
-
-// slack is by how much a table can be narrowed by cutting cells.
-func slack(table *metav1.Table) int {
-	total := 0
-	for i, width := range widths(table) {
-		if keep, ok := shortened[table.ColumnDefinitions[i].Name]; ok {
-			total += max(0, width-keep)
-		}
-	}
-	return total
-}
-
-func drop(table *metav1.Table, name string) {
-	at := slices.IndexFunc(table.ColumnDefinitions, func(column metav1.TableColumnDefinition) bool { return column.Name == name })
-	if at < 0 {
-		return
-	}
-	table.ColumnDefinitions = slices.Delete(table.ColumnDefinitions, at, at+1)
-	for i := range table.Rows {
-		table.Rows[i].Cells = slices.Delete(table.Rows[i].Cells, at, at+1)
-	}
-}
-
-// Cut takes out the middle of a text that is too long: both ends of a name tell it apart. The
-// printer counts bytes, so that an ellipsis in one character would misalign columns.
-func Cut(text string, width int) string {
-	const ellipsis = "..."
-	if len(text) <= width || width < len(ellipsis) {
-		return text
-	}
-	tail := (width - len(ellipsis)) * 2 / 3
-	return text[:width-len(ellipsis)-tail] + ellipsis + text[len(text)-tail:]
-}
 
 // NewTable is a table as the API server would send it, to be printed by kubectl's printer.
 func NewTable(header ...string) *metav1.Table {

@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"curfew.dev/curfew/policy/v1alpha1"
 )
@@ -179,12 +178,12 @@ func cleanerParts(all []cleanerSelector) []cleanerSelector {
 // selectCleaned takes over one selector.
 func selectCleaned(d *draft, of *cleanerSelector) {
 	match := &d.spec.MatchConstraints
-	plural, known := pluralOf(schema.GroupKind{Group: of.Group, Kind: of.Kind})
-	if !known {
-		d.note(of.path+".kind", "%q: the plural %s is a guess: check it by kubectl api-resources", of.Kind, plural)
+	resource := plural(of.Kind)
+	if builtinOf(resource, []string{of.Group}) == nil {
+		d.note(of.path+".kind", "%q: the plural %s is a guess: check it by kubectl api-resources", of.Kind, resource)
 	}
 	// k8s-cleaner compares the group exactly.
-	rule := v1alpha1.ResourceRule{APIGroups: []string{of.Group}, Resources: []string{plural}}
+	rule := v1alpha1.ResourceRule{APIGroups: []string{of.Group}, Resources: []string{resource}}
 	if of.Version != "" {
 		rule.APIVersions = []string{of.Version}
 	}

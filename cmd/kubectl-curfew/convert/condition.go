@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/jmespath-community/go-jmespath/pkg/parsing"
+
 	"curfew.dev/curfew/cmd/kubectl-curfew/console"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
@@ -131,7 +133,7 @@ func (d *draft) excludeNamespaces(path string, r *resources) {
 func (d *draft) clusterScoped() bool {
 	return slices.ContainsFunc(d.spec.MatchConstraints.ResourceRules, func(rule v1alpha1.ResourceRule) bool {
 		return slices.ContainsFunc(rule.Resources, func(plural string) bool {
-			known := builtinBy(func(b *builtin) bool { return b.plural == plural && slices.Contains(rule.APIGroups, b.group) })
+			known := builtinOf(plural, rule.APIGroups)
 			return known == nil || known.cluster
 		})
 	})
@@ -169,42 +171,43 @@ const namespaceOf = `(object.kind == "Namespace" ? object.metadata.name : object
 // Kyverno and kube-janitor fail with an operand of && or ||. CEL's operators pass over that, and
 // ? : does not.
 func (d dialect) truth(n *node, result bool) (string, error) {
-	switch n.kind {
-	case kindNot:
-		if mentionsContext(n.args[0]) {
+	switch n.NodeType {
+	case parsing.ASTNotExpression:
+		if mentionsContext(&n.Children[0]) {
 			return "", fmt.Errorf("the opposite of _context is not supported")
 		}
-		inner, err := d.truth(n.args[0], false)
+		inner, err := d.truth(&n.Children[0], false)
 		return "!(" + inner + ")", err
-	case kindAnd, kindOr:
-		left, err := d.truth(n.args[0], false)
+	case parsing.ASTAndExpression, parsing.ASTOrExpression:
+		left, err := d.truth(&n.Children[0], false)
 		if err != nil {
 			return "", err
 		}
-		right, err := d.truth(n.args[1], result)
+		right, err := d.truth(&n.Children[1], result)
 		if left == right {
 			return left, err
 		}
-		if n.kind == kindAnd {
+		if n.NodeType == parsing.ASTAndExpression {
 			return "(" + left + " ? " + right + " : false)", err
 		}
 		whole := "true"
 		if result {
-			if text, _ := d.truth(n.args[0], true); text != left {
+			if text, _ := d.truth(&n.Children[0], true); text != left {
 				whole = text
 			}
 		}
 		return "(" + left + " ? " + whole + " : " + right + ")", err
-	case kindCompare:
-		left, err := d.value(n.args[0])
+	case parsing.ASTComparator:
+		operator := operators[n.Value]
+		left, err := d.value(&n.Children[0])
 		if err != nil {
 			return "", err
 		}
-		right, err := d.value(n.args[1])
-		if err == nil && d == kyverno && strings.ContainsAny(n.text, "<>") && left.typ != typNumber && right.typ != typNumber {
-			err = fmt.Errorf("%s is supported with a number only", n.text)
+		right, err := d.value(&n.Children[1])
+		if err == nil && d == kyverno && strings.ContainsAny(operator, "<>") && left.typ != typNumber && right.typ != typNumber {
+			err = fmt.Errorf("%s is supported with a number only", operator)
 		}
-		return left.text + " " + n.text + " " + right.text, err
+		return left.text + " " + operator + " " + right.text, err
 	}
 	return d.truthOfValue(n, result)
 }
@@ -245,10 +248,12 @@ func truthy(text string, result bool) string {
 // isContext recognizes what kube-janitor adds to PersistentVolumeClaims. To Curfew's lookup, a
 // claim is in use if either of them says so: it deletes less.
 func isContext(n *node) bool {
-	return n.kind == kindField && len(n.args) == 1 && n.args[0].kind == kindField && n.args[0].text == "_context" &&
-		len(n.args[0].args) == 0 && (n.text == "pvc_is_not_mounted" || n.text == "pvc_is_not_referenced")
+	path, err := steps(n)
+	return err == nil && len(path) == 2 && path[0].field == "_context" &&
+		(path[1].field == "pvc_is_not_mounted" || path[1].field == "pvc_is_not_referenced")
 }
 
 func mentionsContext(n *node) bool {
-	return n.kind == kindField && n.text == "_context" || slices.ContainsFunc(n.args, mentionsContext)
+	return n.NodeType == parsing.ASTField && n.Value == "_context" ||
+		slices.ContainsFunc(n.Children, func(child node) bool { return mentionsContext(&child) })
 }

@@ -13,6 +13,7 @@ import (
 
 	"curfew.dev/curfew/cmd/kubectl-curfew/console"
 	"curfew.dev/curfew/cmd/kubectl-curfew/folders"
+	"curfew.dev/curfew/policy/lint"
 	"curfew.dev/curfew/policy/schedule"
 )
 
@@ -131,33 +132,27 @@ func (r *Result) refused() (refused, all int) {
 	return len(lost), len(lost) + len(converted)
 }
 
-// read converts all files. What one file says about the policies of another is read first.
+// read converts all files.
 func (o *convertOptions) read(in io.Reader) (Result, error) {
-	var out Result
 	files, err := folders.ListFiles(o.files, o.recursive, nil, in)
 	if err != nil {
-		return out, err
+		return Result{}, err
 	}
-	for _, gather := range []bool{true, false} {
-		for i := range files {
-			if files[i].Skip != "" {
-				if gather {
-					out.Findings = append(out.Findings, Finding{File: files[i].Name, Reason: "is skipped: " + files[i].Skip})
-				}
-				continue
-			}
-			source, err := files[i].Source()
-			if err != nil {
-				return out, err
-			}
-			if gather {
-				o.Gather(source.Name, source.Data)
-				continue
-			}
-			result := Source(source.Name, source.Data, o.Options)
-			out.Policies, out.Findings = append(out.Policies, result.Policies...), append(out.Findings, result.Findings...)
+	var skipped []Finding
+	var sources []lint.Input
+	for i := range files {
+		if files[i].Skip != "" {
+			skipped = append(skipped, Finding{File: files[i].Name, Reason: "is skipped: " + files[i].Skip})
+			continue
 		}
+		source, err := files[i].Source()
+		if err != nil {
+			return Result{}, err
+		}
+		sources = append(sources, source)
 	}
+	out := Sources(sources, o.Options)
+	out.Findings = append(skipped, out.Findings...)
 	return out, nil
 }
 

@@ -22,21 +22,29 @@ import (
 // maxNesting of lists in lists, and of documents in ConfigMaps.
 const maxNesting = 3
 
-// Gather reads the settings of a file that apply to the policies of all files.
-func (o *Options) Gather(file string, data []byte) {
-	if o.known == nil {
-		o.known = &settings{exceptions: map[string]string{}}
-	}
-	(&converter{file: file, options: *o, gathering: true}).read(data)
+// document is one that is neither a list nor a ConfigMap.
+type document struct {
+	file string
+	text []byte
+	header
 }
 
-// Source converts the documents of a file. It ignores objects that have nothing to do with cleanup.
+// Source converts the documents of a file.
 func Source(file string, data []byte, options Options) Result {
-	if options.known == nil {
-		options.Gather(file, data)
+	return Sources([]lint.Input{{Name: file, Data: data}}, options)
+}
+
+// Sources converts the documents of files. It ignores objects that have nothing to do with cleanup.
+func Sources(files []lint.Input, options Options) Result {
+	c := &converter{options: options, compiler: expression.NewCompiler(1000), exceptions: map[string]string{}}
+	for i := range files {
+		c.file = files[i].Name
+		c.read(files[i].Data)
 	}
-	c := &converter{file: file, options: options, compiler: expression.NewCompiler(1000)}
-	c.read(data)
+	for i := range c.documents {
+		c.file = c.documents[i].file
+		c.policy(c.documents[i].text, &c.documents[i].header)
+	}
 	return c.result
 }
 
@@ -88,10 +96,10 @@ func (c *converter) document(text []byte, nesting int) {
 		}
 	case of.Kind == "ConfigMap":
 		c.configMap(&of, nesting)
-	case of.Kind == "PolicyException" && c.gathering:
+	case of.Kind == "PolicyException":
 		c.exception(text, &of)
-	case !c.gathering:
-		c.policy(text, &of)
+	default:
+		c.documents = append(c.documents, document{c.file, text, of})
 	}
 }
 
@@ -124,20 +132,20 @@ func (c *converter) exception(text []byte, of *header) {
 		} `json:"spec"`
 	}
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(text, &exception); err != nil {
-		c.options.known.exceptions[""] = "PolicyException " + of.Name // It may name any policy.
+		c.exceptions[""] = "PolicyException " + of.Name // It may name any policy.
 	}
 	for _, policy := range exception.Spec.PolicyRefs {
-		c.options.known.exceptions[policy.Name] = "PolicyException " + of.Name
+		c.exceptions[policy.Name] = "PolicyException " + of.Name
 	}
 }
 
 // configMap reads what tools keep in ConfigMaps.
 func (c *converter) configMap(of *header, nesting int) {
-	if filters, ok := of.Data["resourceFilters"]; ok && c.gathering {
-		if before := c.options.known.filters; before != nil {
+	if filters, ok := of.Data["resourceFilters"]; ok {
+		if before := c.filters; before != nil {
 			filters = *before + " " + filters // Keep what either of them names.
 		}
-		c.options.known.filters = &filters
+		c.filters = &filters
 	}
 	for _, key := range slices.Sorted(maps.Keys(of.Data)) {
 		if value := of.Data[key]; nesting > 0 && strings.Contains(value, "jmespath") {

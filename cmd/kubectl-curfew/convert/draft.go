@@ -39,8 +39,6 @@ type Options struct {
 	// DeploymentTime is kube-janitor's --deployment-time-annotation, "none" if it runs without, or
 	// "" if that is not known. A rules file does not show it.
 	DeploymentTime string
-	// known is what Gather has read.
-	known *settings
 }
 
 // Finding is something in a source that the user must know.
@@ -64,22 +62,17 @@ type Result struct {
 	Findings []Finding
 }
 
-// settings are objects that say something about the policies of other documents.
-type settings struct {
+// converter converts the documents of files.
+type converter struct {
+	file      string
+	options   Options
+	compiler  *expression.Compiler
+	result    Result
+	documents []document
 	// filters are Kyverno's resourceFilters; nil if its ConfigMap is not among the documents.
 	filters *string
 	// exceptions are the PolicyExceptions, by the policy that they name; "" is any policy.
 	exceptions map[string]string
-}
-
-// converter converts the documents of one file.
-type converter struct {
-	file     string
-	options  Options
-	compiler *expression.Compiler
-	result   Result
-	// gathering means that settings are read, and nothing is converted.
-	gathering bool
 }
 
 func (c *converter) add(finding Finding) { c.result.Findings = append(c.result.Findings, finding) }

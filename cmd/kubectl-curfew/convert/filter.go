@@ -126,15 +126,12 @@ func selectorCode(selector *metav1.LabelSelector) ([]string, error) {
 		return nil, nil
 	}
 	var out []string
-	label := func(key string) string { return fmt.Sprintf("object.metadata.?labels[?%q]", key) }
-	for _, key := range slices.Sorted(maps.Keys(selector.MatchLabels)) {
-		if strings.ContainsAny(key, "*?") {
+	for _, one := range both(&metav1.LabelSelector{}, selector).MatchExpressions {
+		if strings.ContainsAny(one.Key, "*?") {
 			return nil, fmt.Errorf("wildcards in the keys of labels are not supported")
 		}
-		out = append(out, label(key)+".hasValue()", anyOf(label(key)+`.orValue("")`, []string{selector.MatchLabels[key]}))
-	}
-	for _, one := range selector.MatchExpressions {
-		present, value := label(one.Key)+".hasValue()", label(one.Key)+`.orValue("")`
+		label := fmt.Sprintf("object.metadata.?labels[?%q]", one.Key)
+		present, value := label+".hasValue()", label+`.orValue("")`
 		switch one.Operator {
 		case metav1.LabelSelectorOpIn:
 			out = append(out, present, anyOf(value, one.Values))

@@ -5,13 +5,13 @@ import (
 	"maps"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/json"
 
+	"curfew.dev/curfew/policy/lifetime"
 	"curfew.dev/curfew/policy/v1alpha1"
 	"curfew.dev/curfew/policy/wellknown"
 )
@@ -25,12 +25,9 @@ type janitorRule struct {
 }
 
 var (
-	janitorTTL = regexp.MustCompile(`^([0-9]{1,9})([smhdw])$`)
+	janitorTTL = regexp.MustCompile(`^[0-9]{1,9}[smhdw]$`)
 	janitorID  = regexp.MustCompile(`^[a-z]([-a-z0-9]*[a-z0-9])?$`)
 )
-
-// units of kube-janitor's TTLs.
-var units = map[string]time.Duration{"s": time.Second, "m": time.Minute, "h": time.Hour, "d": 24 * time.Hour, "w": 7 * 24 * time.Hour}
 
 // forever is longer than any TTL.
 const forever = time.Duration(1<<63 - 1)
@@ -40,18 +37,14 @@ func (r *janitorRule) ttl() (time.Duration, error) {
 	if r.TTL == "forever" {
 		return forever, nil
 	}
-	parts := janitorTTL.FindStringSubmatch(r.TTL)
-	if parts == nil {
+	if !janitorTTL.MatchString(r.TTL) {
 		return 0, fmt.Errorf("%q is not a TTL such as 7d", r.TTL)
 	}
-	n, err := strconv.ParseInt(parts[1], 10, 64)
-	if err != nil || n > int64(forever/units[parts[2]]) {
-		return 0, fmt.Errorf("%q is too long", r.TTL)
+	ttl, err := lifetime.ParseDuration(r.TTL)
+	if ttl == 0 && err == nil { // kube-janitor deletes by a TTL above zero only.
+		ttl = forever
 	}
-	if n == 0 { // kube-janitor deletes by a TTL above zero only.
-		return forever, nil
-	}
-	return time.Duration(n) * units[parts[2]], nil
+	return ttl, err
 }
 
 // matches is the rule's expression in CEL.

@@ -11,35 +11,13 @@ import (
 	"github.com/jmespath-community/go-jmespath/pkg/parsing"
 )
 
-// node is an expression of the part of JMESPath that can be converted: paths, literals, functions,
-// comparisons, and, or, and not.
-type node struct {
-	kind nodeKind
-	// text is a field, an operator or the name of a function.
-	text string
-	// value of a literal.
-	value any
-	args  []*node
-}
-
-type nodeKind uint8
-
-const (
-	kindField   nodeKind = iota // text of args[0]; of the root if there are none
-	kindIndex                   // element value of args[0]
-	kindFlatten                 // args[0][], or args[0][*]
-	kindLiteral
-	kindNot
-	kindAnd
-	kindOr
-	kindCompare
-	kindCall
-)
+// node is an expression of JMESPath.
+type node = parsing.ASTNode
 
 // maxLength bounds the recursion of the parser, which has no limit of its own.
 const maxLength = 4096
 
-// parseJMESPath parses an expression, or names what cannot be converted.
+// parseJMESPath parses an expression.
 func parseJMESPath(text string) (*node, error) {
 	if len(text) > maxLength {
 		return nil, fmt.Errorf("is longer than %d bytes", maxLength)
@@ -55,105 +33,54 @@ func parseJMESPath(text string) (*node, error) {
 		}
 		return nil, fmt.Errorf("%.20q is not supported", text[syntax.Offset:])
 	}
-	if err != nil {
-		return nil, err
-	}
-	return simplify(&tree, nil)
+	return &tree, err
 }
-
-// kinds are the nodes whose arguments are converted one by one.
-var kinds = map[any]nodeKind{parsing.ASTNotExpression: kindNot, parsing.ASTAndExpression: kindAnd, parsing.ASTOrExpression: kindOr,
-	parsing.ASTComparator: kindCompare, parsing.ASTFunctionExpression: kindCall}
 
 var operators = map[any]string{parsing.TOKEQ: "==", parsing.TOKNE: "!=", parsing.TOKLT: "<", parsing.TOKLTE: "<=",
 	parsing.TOKGT: ">", parsing.TOKGTE: ">="}
 
 // symbols name what cannot be converted, as its author wrote it.
 var symbols = map[any]string{parsing.ASTFilterProjection: "[?", parsing.ASTPipe: `"|"`,
-	parsing.ASTCurrentNode: `"@"`, parsing.ASTKeyValPair: `"{"`}
+	parsing.ASTCurrentNode: `"@"`, parsing.ASTMultiSelectHash: `"{"`, parsing.ASTFunctionExpression: "a function after a dot",
+	parsing.ASTNotExpression: "a path after !"}
 
-// simplify converts a tree of the parser. Its paths begin at base, or at the root if base is nil.
-func simplify(tree *parsing.ASTNode, base *node) (*node, error) {
-	switch tree.NodeType {
-	case parsing.ASTIdentity:
-		return base, nil
+// step is a field, or an index if the field is empty.
+type step struct {
+	field string
+	index int
+}
+
+// steps is the path that an expression is, or an error that names what cannot be converted.
+func steps(n *node) ([]step, error) {
+	switch n.NodeType {
 	case parsing.ASTField:
-		return after(base, &node{kind: kindField, text: tree.Value.(string)})
+		return []step{{field: n.Value.(string)}}, nil
 	case parsing.ASTIndex:
-		return after(base, &node{kind: kindIndex, value: int64(tree.Value.(int))})
+		if index := n.Value.(int); index >= 0 {
+			return []step{{index: index}}, nil
+		}
+		return nil, fmt.Errorf("[%d] is not supported", n.Value)
+	case parsing.ASTProjection: // LIST[] and LIST[*] are the list.
+		list := &n.Children[0]
+		if list.NodeType == parsing.ASTFlatten {
+			list = &list.Children[0]
+		}
+		if n.Children[1].NodeType != parsing.ASTIdentity || list.NodeType == parsing.ASTProjection {
+			return nil, fmt.Errorf("a path after [] or [*] is not supported")
+		}
+		return steps(list)
 	case parsing.ASTSubexpression, parsing.ASTIndexExpression:
-		left, err := simplify(&tree.Children[0], base)
+		if n.Children[0].NodeType == parsing.ASTProjection {
+			return nil, fmt.Errorf("a path after [] or [*] is not supported")
+		}
+		left, err := steps(&n.Children[0])
 		if err != nil {
 			return nil, err
 		}
-		return simplify(&tree.Children[1], left)
-	case parsing.ASTProjection:
-		return projection(tree, base)
-	case parsing.ASTLiteral:
-		return &node{kind: kindLiteral, value: tree.Value}, nil
+		right, err := steps(&n.Children[1])
+		return append(left, right...), err
 	}
-	kind, ok := kinds[tree.NodeType]
-	if !ok {
-		return nil, unsupported(tree)
-	}
-	if base != nil {
-		return nil, fmt.Errorf("a function is not supported after a dot")
-	}
-	out := &node{kind: kind, text: operators[tree.Value]}
-	if kind == kindCall {
-		out.text = tree.Value.(string)
-	}
-	for i := range tree.Children {
-		arg, err := simplify(&tree.Children[i], nil)
-		if err != nil {
-			return nil, err
-		}
-		out.args = append(out.args, arg)
-	}
-	return out, nil
-}
-
-// projection converts LIST[] and LIST[*].
-func projection(tree *parsing.ASTNode, base *node) (*node, error) {
-	list := &tree.Children[0]
-	if tree.Children[1].NodeType != parsing.ASTIdentity {
-		return nil, fmt.Errorf("a path after [] or [*] is not supported")
-	}
-	if list.NodeType == parsing.ASTFlatten {
-		list = &list.Children[0]
-	}
-	left, err := simplify(list, base)
-	if err != nil {
-		return nil, err
-	}
-	return after(left, &node{kind: kindFlatten})
-}
-
-// after appends a step to a path.
-func after(base, step *node) (*node, error) {
-	switch {
-	case base == nil && step.kind == kindField:
-		return step, nil
-	case base == nil:
-		return nil, fmt.Errorf("[ is not supported without a field before it")
-	case base.kind != kindField && base.kind != kindIndex:
-		return nil, fmt.Errorf("a path is not supported after a list, operator, function or literal")
-	case step.kind == kindIndex && step.value.(int64) < 0:
-		return nil, fmt.Errorf("[%d] is not supported", step.value)
-	}
-	step.args = append([]*node{base}, step.args...)
-	return step, nil
-}
-
-// unsupported names the first part of the tree that cannot be converted.
-func unsupported(tree *parsing.ASTNode) error {
-	if len(tree.Children) > 0 {
-		if _, err := simplify(&tree.Children[0], nil); err != nil {
-			return err
-		}
-	}
-	name := cmp.Or(symbols[tree.NodeType], strings.TrimPrefix(tree.NodeType.String(), "AST"))
-	return fmt.Errorf("%s is not supported", name)
+	return nil, fmt.Errorf("%s is not supported", cmp.Or(symbols[n.NodeType], strings.TrimPrefix(n.NodeType.String(), "AST")))
 }
 
 // functions are the functions of JMESPath with their CEL. Kyverno adds functions with a regular
@@ -178,31 +105,32 @@ var functions = map[string]struct {
 
 // call translates a function.
 func (d dialect) call(n *node) (code, error) {
-	ofTime := d == kyverno && strings.HasPrefix(n.text, "time_")
+	name, _ := n.Value.(string)
+	ofTime := d == kyverno && strings.HasPrefix(name, "time_")
 	switch {
-	case ofTime && n.text == "time_since":
+	case ofTime && name == "time_since":
 		return d.timeSince(n)
-	case ofTime && n.text == "time_add":
+	case ofTime && name == "time_add":
 		return d.timeAdd(n)
 	}
-	of, ok := functions[n.text]
+	of, ok := functions[name]
 	if !ok || of.kyverno && d != kyverno {
-		return code{}, fmt.Errorf("function %s is not supported", n.text)
+		return code{}, fmt.Errorf("function %s is not supported", name)
 	}
-	if ofTime && len(n.args) < of.args {
-		return code{}, fmt.Errorf("function %s has too few arguments", n.text)
+	if ofTime && len(n.Children) < of.args {
+		return code{}, fmt.Errorf("function %s has too few arguments", name)
 	}
-	if !ofTime && len(n.args) != of.args {
-		return code{}, fmt.Errorf("function %s has %d arguments, not %d", n.text, len(n.args), of.args)
+	if !ofTime && len(n.Children) != of.args {
+		return code{}, fmt.Errorf("function %s has %d arguments, not %d", name, len(n.Children), of.args)
 	}
 	first, args := typAny, []any{}
 	for i := range of.args {
 		var arg code
 		var err error
 		if ofTime {
-			arg.text, err = d.time(n.args[i])
+			arg.text, err = d.time(&n.Children[i])
 		} else {
-			arg, err = d.value(n.args[i])
+			arg, err = d.value(&n.Children[i])
 		}
 		if err != nil {
 			return code{}, err
@@ -213,9 +141,9 @@ func (d dialect) call(n *node) (code, error) {
 		args = append(args, arg.text)
 	}
 	switch {
-	case n.text == "contains" && first == typString:
+	case name == "contains" && first == typString:
 		of.text = "%s.contains(%s)"
-	case n.text == "contains" && first == typList:
+	case name == "contains" && first == typList:
 		of.text = "%[2]s in %[1]s"
 	case of.args == 0:
 		return code{of.text, of.typ}, nil
@@ -224,27 +152,27 @@ func (d dialect) call(n *node) (code, error) {
 }
 
 func (d dialect) timeSince(n *node) (code, error) {
-	if len(n.args) != 3 || n.args[0].kind != kindLiteral || n.args[0].value != "" {
+	if len(n.Children) != 3 || n.Children[0].NodeType != parsing.ASTLiteral || n.Children[0].Value != "" {
 		return code{}, fmt.Errorf("time_since is supported without a layout only: time_since('', START, '')")
 	}
-	start, err := d.time(n.args[1])
+	start, err := d.time(&n.Children[1])
 	end := "now"
-	if last := n.args[2]; err == nil && (last.kind != kindLiteral || last.value != "") {
+	if last := &n.Children[2]; err == nil && (last.NodeType != parsing.ASTLiteral || last.Value != "") {
 		end, err = d.time(last)
 	}
 	return code{end + " - " + start, typDuration}, err
 }
 
 func (d dialect) timeAdd(n *node) (code, error) {
-	if len(n.args) == 0 {
-		return code{}, fmt.Errorf("function %s has too few arguments", n.text)
+	if len(n.Children) == 0 {
+		return code{}, fmt.Errorf("function time_add has too few arguments")
 	}
-	start, err := d.time(n.args[0])
+	start, err := d.time(&n.Children[0])
 	if err != nil {
 		return code{}, err
 	}
-	if len(n.args) == 2 && n.args[1].kind == kindLiteral {
-		if text, ok := n.args[1].value.(string); ok && isDuration(text) {
+	if len(n.Children) == 2 && n.Children[1].NodeType == parsing.ASTLiteral {
+		if text, ok := n.Children[1].Value.(string); ok && isDuration(text) {
 			return code{fmt.Sprintf("(%s + duration(%q))", start, text), typTime}, nil
 		}
 	}
@@ -259,7 +187,7 @@ func (d dialect) time(n *node) (string, error) {
 		return "", err
 	case value.typ == typTime:
 		return value.text, nil
-	case n.kind == kindLiteral && value.typ == typString && strings.HasPrefix(value.text, `"`):
+	case n.NodeType == parsing.ASTLiteral && value.typ == typString && strings.HasPrefix(value.text, `"`):
 		text, _ := strconv.Unquote(value.text)
 		if _, err := time.Parse(time.RFC3339, text); err != nil {
 			return "", fmt.Errorf("%q is not a time", text)

@@ -3,6 +3,7 @@ package convert
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -17,52 +18,53 @@ type builtin struct {
 	cluster             bool
 }
 
-// builtins are the kinds of Kubernetes that people clean up, or exclude.
-var builtins = parseBuiltins(`
-	/ConfigMap/configmaps /Endpoints/endpoints /Event/events /LimitRange/limitranges /Namespace/namespaces! /Node/nodes!
-	/PersistentVolume/persistentvolumes! /PersistentVolumeClaim/persistentvolumeclaims /Pod/pods /PodTemplate/podtemplates
-	/ReplicationController/replicationcontrollers /ResourceQuota/resourcequotas /Secret/secrets /Service/services
-	/ServiceAccount/serviceaccounts
-	apps/ControllerRevision/controllerrevisions apps/DaemonSet/daemonsets apps/Deployment/deployments apps/ReplicaSet/replicasets
-	apps/StatefulSet/statefulsets
-	autoscaling/HorizontalPodAutoscaler/horizontalpodautoscalers
-	batch/CronJob/cronjobs batch/Job/jobs
-	coordination.k8s.io/Lease/leases discovery.k8s.io/EndpointSlice/endpointslices
-	apiregistration.k8s.io/APIService/apiservices!
-	networking.k8s.io/Ingress/ingresses networking.k8s.io/IngressClass/ingressclasses! networking.k8s.io/NetworkPolicy/networkpolicies
-	policy/PodDisruptionBudget/poddisruptionbudgets
-	rbac.authorization.k8s.io/ClusterRole/clusterroles! rbac.authorization.k8s.io/ClusterRoleBinding/clusterrolebindings!
-	rbac.authorization.k8s.io/Role/roles rbac.authorization.k8s.io/RoleBinding/rolebindings
-	scheduling.k8s.io/PriorityClass/priorityclasses! storage.k8s.io/StorageClass/storageclasses!
-	storage.k8s.io/VolumeAttachment/volumeattachments! apiextensions.k8s.io/CustomResourceDefinition/customresourcedefinitions!`)
+// builtins are the kinds of Kubernetes that people clean up, or exclude, each after its group. A
+// cluster-scoped kind has an exclamation mark.
+var builtins = parseBuiltins(map[string]string{
+	"": "ConfigMap Endpoints Event LimitRange Namespace! Node! PersistentVolume! PersistentVolumeClaim Pod PodTemplate " +
+		"ReplicationController ResourceQuota Secret Service ServiceAccount",
+	"apps":                      "ControllerRevision DaemonSet Deployment ReplicaSet StatefulSet",
+	"autoscaling":               "HorizontalPodAutoscaler",
+	"batch":                     "CronJob Job",
+	"coordination.k8s.io":       "Lease",
+	"discovery.k8s.io":          "EndpointSlice",
+	"apiregistration.k8s.io":    "APIService!",
+	"networking.k8s.io":         "Ingress IngressClass! NetworkPolicy",
+	"policy":                    "PodDisruptionBudget",
+	"rbac.authorization.k8s.io": "ClusterRole! ClusterRoleBinding! Role RoleBinding",
+	"scheduling.k8s.io":         "PriorityClass!",
+	"storage.k8s.io":            "StorageClass! VolumeAttachment!",
+	"apiextensions.k8s.io":      "CustomResourceDefinition!",
+})
 
-// parseBuiltins reads group/Kind/plural; ! follows a cluster-scoped kind.
-func parseBuiltins(text string) []builtin {
+func parseBuiltins(kinds map[string]string) []builtin {
 	var out []builtin
-	for _, one := range strings.Fields(text) {
-		plural, cluster := strings.CutSuffix(one, "!")
-		parts := strings.Split(plural, "/")
-		out = append(out, builtin{parts[0], parts[1], parts[2], cluster})
+	for group, names := range kinds {
+		for _, name := range strings.Fields(names) {
+			kind, cluster := strings.CutSuffix(name, "!")
+			out = append(out, builtin{group, kind, plural(kind), cluster})
+		}
 	}
 	return out
 }
 
+// plural is the plural of a kind of Kubernetes, and a guess for any other.
+func plural(kind string) string {
+	resource, _ := meta.UnsafeGuessKindToResource(schema.GroupVersionKind{Kind: kind})
+	return resource.Resource
+}
+
+// builtinBy returns nil for a kind that is not built in. No two kinds have the same name or plural.
 func builtinBy(matches func(*builtin) bool) *builtin {
-	for i := range builtins {
-		if matches(&builtins[i]) {
-			return &builtins[i]
-		}
+	if i := slices.IndexFunc(builtins, func(b builtin) bool { return matches(&b) }); i >= 0 {
+		return &builtins[i]
 	}
 	return nil
 }
 
-// pluralOf is the plural of a kind of exactly this group. It is a guess if the kind is not known.
-func pluralOf(of schema.GroupKind) (plural string, known bool) {
-	if b := builtinBy(func(b *builtin) bool { return b.kind == of.Kind && b.group == of.Group }); b != nil {
-		return b.plural, true
-	}
-	guess, _ := meta.UnsafeGuessKindToResource(of.WithVersion(""))
-	return guess.Resource, false
+// builtinOf is the kind with a plural, in one of the groups.
+func builtinOf(plural string, groups []string) *builtin {
+	return builtinBy(func(b *builtin) bool { return b.plural == plural && slices.Contains(groups, b.group) })
 }
 
 // kyvernoKind is Kind, version/Kind or group/version/Kind. Kyverno compares kinds by case, and finds
@@ -93,7 +95,7 @@ func rule(text string) (out v1alpha1.ResourceRule, note, reason string) {
 	case group == "":
 		return out, "", "is not a kind of Kubernetes: write it as group/version/Kind"
 	}
-	plural, _ := pluralOf(schema.GroupKind{Group: group, Kind: kind})
-	out.APIGroups, out.Resources = []string{group}, []string{plural}
-	return out, "the plural " + plural + " is a guess: check it by kubectl api-resources", ""
+	guess := plural(kind)
+	out.APIGroups, out.Resources = []string{group}, []string{guess}
+	return out, "the plural " + guess + " is a guess: check it by kubectl api-resources", ""
 }

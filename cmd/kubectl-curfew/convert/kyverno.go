@@ -3,7 +3,6 @@ package convert
 import (
 	"cmp"
 	"fmt"
-	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -45,7 +44,7 @@ func (c *converter) cleanupPolicy(text []byte) {
 		d.note("spec.context", "variables of the context are not supported: conditions that use them are not converted")
 	}
 	d.schedule(of.Spec.Schedule)
-	all := d.merge(&of.Spec.Match)
+	all := d.list("spec.match", &of.Spec.Match)
 	if len(all) == 0 {
 		d.lost("spec.match", "is empty, or cannot be converted")
 	}
@@ -121,25 +120,6 @@ func (d *draft) list(path string, of *filters) []placed {
 	return out
 }
 
-// merge returns filters; an object must match one of them. Those that differ in their kinds alone
-// become one, if they have no names.
-func (d *draft) merge(of *filters) []placed {
-	var out []placed
-	for _, one := range d.list("spec.match", of) {
-		same := slices.IndexFunc(out, func(p placed) bool {
-			a, b := p.resources, one.resources
-			a.Kinds, b.Kinds = nil, nil
-			return reflect.DeepEqual(a, b)
-		})
-		if same < 0 {
-			out = append(out, one)
-			continue
-		}
-		out[same].Kinds = append(slices.Clone(out[same].Kinds), one.Kinds...)
-	}
-	return out
-}
-
 // deletingPolicy is a DeletingPolicy or NamespacedDeletingPolicy of Kyverno.
 type deletingPolicy struct {
 	metav1.TypeMeta   `json:",inline"`
@@ -204,11 +184,10 @@ func (c *converter) deletingPolicy(text []byte) {
 	for _, condition := range of.Spec.Conditions {
 		d.condition(condition.Name, fromKyverno(condition.Expression))
 	}
-	known := d.options.known.exceptions
-	if exception := cmp.Or(known[of.Name], known[""]); exception != "" {
+	if exception := cmp.Or(d.exceptions[of.Name], d.exceptions[""]); exception != "" {
 		d.lost("spec.policyRefs of "+exception,
 			"keeps objects of this policy: write its matchConditions and images here, as conditions that are false for them")
-	} else if len(known) == 0 {
+	} else if len(d.exceptions) == 0 {
 		d.note("spec", "give convert all PolicyExceptions, too: one may keep objects of this policy")
 	}
 	d.orphans("spec.deletionPropagationPolicy")
@@ -251,7 +230,7 @@ func (d *draft) resourceRules(path string, rules []resourceRule, match bool) []v
 // otherScope reports whether a resource of the rule may have another scope than the rule names.
 func (r *resourceRule) otherScope() bool {
 	return r.Scope != "" && r.Scope != "*" && slices.ContainsFunc(r.Resources, func(resource string) bool {
-		known := builtinBy(func(b *builtin) bool { return b.plural == resource && slices.Contains(r.APIGroups, b.group) })
+		known := builtinOf(resource, r.APIGroups)
 		return known == nil || known.cluster != (r.Scope == "Cluster")
 	})
 }

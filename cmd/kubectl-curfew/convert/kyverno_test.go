@@ -138,10 +138,10 @@ func TestConditionsThatAreNotConverted(t *testing.T) {
 		`{key: "{{ ` + strings.Repeat("(", 200) + `a }}", operator: Equals, value: 1}`:                                    "the expression ends too early",
 		`{key: "{{ ` + strings.Repeat("(", 5000) + `a }}", operator: Equals, value: 1}`:                                   "is longer than 4096 bytes",
 		`{key: "{{ regex_match('a\\\\b', target.a) }}", operator: Equals, value: true}`:                                   `\\ is not supported`,
-		`{key: "{{ !target.spec.keep }}", operator: Equals, value: true}`:                                                 "a path is not supported after a list, operator, function or literal",
-		`{key: "{{ (target.a[]).b }}", operator: Equals, value: x}`:                                                       "a path is not supported after a list, operator, function or literal",
+		`{key: "{{ !target.spec.keep }}", operator: Equals, value: true}`:                                                 "a path after ! is not supported",
+		`{key: "{{ (target.a[]).b }}", operator: Equals, value: x}`:                                                       "a path after [] or [*] is not supported",
 		`{key: "{{ target.a[-1] }}", operator: Equals, value: x}`:                                                         "[-1] is not supported",
-		`{key: "{{ target.length(@) }}", operator: Equals, value: 1}`:                                                     "a function is not supported after a dot",
+		`{key: "{{ target.length(@) }}", operator: Equals, value: 1}`:                                                     "a function after a dot is not supported",
 		`{key: "{{ target.{a: b} }}", operator: Equals, value: 1}`:                                                        `"{" is not supported`,
 	} {
 		t.Run(condition, func(t *testing.T) {

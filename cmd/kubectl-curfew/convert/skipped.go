@@ -29,7 +29,7 @@ var (
 func (d *draft) filtered() {
 	d.condition("not-kyverno", `object.metadata.?labels[?"app.kubernetes.io/managed-by"].orValue("") != "kyverno"`)
 	text := defaultFilters
-	if known := d.options.known.filters; known != nil {
+	if known := d.filters; known != nil {
 		text = *known
 	} else {
 		d.note("resourceFilters", "the defaults of Kyverno's chart are assumed: give convert the ConfigMap kyverno, too, if yours differ")
@@ -103,8 +103,7 @@ func (d *draft) mayMatch(kind string) bool {
 	known := builtinBy(func(b *builtin) bool { return b.kind == kind })
 	return strings.ContainsAny(kind, "*?.") || slices.ContainsFunc(d.spec.MatchConstraints.ResourceRules, func(rule v1alpha1.ResourceRule) bool {
 		return slices.ContainsFunc(rule.Resources, func(plural string) bool {
-			return known != nil && known.plural == plural || known == nil &&
-				builtinBy(func(b *builtin) bool { return b.plural == plural && slices.Contains(rule.APIGroups, b.group) }) == nil
+			return known != nil && known.plural == plural || known == nil && builtinOf(plural, rule.APIGroups) == nil
 		})
 	})
 }

@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/jmespath-community/go-jmespath/pkg/parsing"
+
 	"curfew.dev/curfew/cmd/kubectl-curfew/console"
 )
 
@@ -39,22 +41,27 @@ type code struct {
 	typ  typ
 }
 
+// paths are the expressions that may read a field of an object.
+var paths = []any{parsing.ASTField, parsing.ASTSubexpression, parsing.ASTIndexExpression, parsing.ASTProjection}
+
 // value translates an expression to its value.
 func (d dialect) value(n *node) (code, error) {
-	switch n.kind {
-	case kindLiteral:
-		return d.literal(n.value)
-	case kindField, kindIndex, kindFlatten:
-		return d.read(n)
-	case kindOr, kindAnd:
-		if literal := n.args[1]; n.kind == kindOr && literal.kind == kindLiteral && n.args[0].kind <= kindFlatten {
-			return d.orDefault(n.args[0], literal)
+	switch n.NodeType {
+	case parsing.ASTLiteral:
+		return d.literal(n.Value)
+	case parsing.ASTOrExpression, parsing.ASTAndExpression:
+		left, literal := &n.Children[0], &n.Children[1]
+		if n.NodeType == parsing.ASTOrExpression && literal.NodeType == parsing.ASTLiteral && slices.Contains(paths, any(left.NodeType)) {
+			return d.orDefault(left, literal)
 		}
 		if d == janitor {
 			return code{}, fmt.Errorf("&& and || are not supported inside other operators, unless a literal follows ||")
 		}
-	case kindCall:
+	case parsing.ASTFunctionExpression:
 		return d.call(n)
+	case parsing.ASTNotExpression, parsing.ASTComparator:
+	default:
+		return d.read(n)
 	}
 	text, err := d.truth(n, false)
 	return code{"(" + text + ")", typBool}, err
@@ -122,30 +129,12 @@ func variable(text string) (string, bool) {
 	return strings.TrimSpace(text[2 : len(text)-2]), true
 }
 
-// step is a field, or an index if the field is empty.
-type step struct {
-	field string
-	index int64
-}
-
 // path returns the way from the object to a value.
 func (d dialect) path(n *node) ([]step, error) {
-	var out []step
-	for ; ; n = n.args[0] {
-		switch n.kind {
-		case kindFlatten: // The list itself.
-		case kindIndex:
-			out = append(out, step{index: n.value.(int64)})
-		case kindField:
-			out = append(out, step{field: n.text})
-		default:
-			return nil, fmt.Errorf("a path into a function or literal is not supported")
-		}
-		if len(n.args) == 0 {
-			break
-		}
+	out, err := steps(n)
+	if err != nil {
+		return nil, err
 	}
-	slices.Reverse(out)
 	root := out[0].field
 	switch {
 	case d == kyverno && root == "target":
@@ -179,7 +168,7 @@ func (d dialect) orDefault(n, literal *node) (code, error) {
 	if err != nil {
 		return code{}, err
 	}
-	fallback, err := literalCode(literal.value)
+	fallback, err := literalCode(literal.Value)
 	if typOf(path) == typString && fallback.typ == typString {
 		return code{fmt.Sprintf(`(%[1]s.orValue("") != "" ? %[1]s.orValue("") : %[2]s)`, optional(path), fallback.text), typString}, err
 	}

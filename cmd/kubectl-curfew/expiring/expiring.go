@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 
@@ -55,9 +54,7 @@ the controller does. Notes say what you may not read. Without a KIND it lists
 all kinds. Running Pods are listed if they have a TTL label, and with --trigger
 deadline or --ttl-longer-than: the kubelet enforces their deadlines.
 
-Times are in the time zone of your machine. On a terminal that is too narrow,
-names are shortened, then columns TRIGGER, SOURCE and EXPIRES are left out;
--o wide always shows everything.
+Times are in the time zone of your machine.
 
 Exit status: 0 the list is complete as far as you may read, 1 a kind could not
 be listed for another reason, 2 there is no answer.
@@ -66,16 +63,10 @@ A time is a time of day (17:00, 5pm), a day (today, tomorrow, friday,
 2026-12-24), both (friday 17:00), a duration from now (6h, 1d12h), now, or RFC
 3339.`,
 		Example: examples(Questions),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := refuseEmpty(cmd.Flags(), "within", "before", "between", "ttl-longer-than", "source", "trigger"); err != nil {
-				return err
-			}
-			query, err := options.query(cmd.Context(), args, options.Now())
-			if err != nil {
-				return err
-			}
-			return options.run(cmd.Context(), query, cmd.OutOrStdout(), cmd.ErrOrStderr())
+		PreRunE: func(cmd *cobra.Command, _ []string) error {
+			return refuseEmpty(cmd.Flags(), "within", "before", "between", "ttl-longer-than", "source", "trigger")
 		},
+		RunE:              options.Runs(options.run),
 		ValidArgsFunction: options.CompleteKinds(),
 	}
 	options.addFlags(command)
@@ -98,7 +89,7 @@ func (o *expiringOptions) addFlags(command *cobra.Command) {
 	flags.StringVar(&o.trigger, "trigger", "", "list only this trigger: "+session.EitherOf(session.Triggers()))
 	flags.StringArrayVar(&o.with, "with", nil, "file with LifecyclePolicies and KindProfiles to treat as if they were applied")
 	flags.BoolVarP(&o.watch, "watch", "w", false,
-		"keep watching: update the table on a terminal, else print a line for each change; with -o json, a list of the changes")
+		"keep watching: print a line for each change; with -o json, a list of the changes")
 	o.AddTo(command, map[string][]string{"trigger": slices.Sorted(slices.Values(session.Triggers()))})
 }
 
@@ -114,35 +105,34 @@ func refuseEmpty(flags *pflag.FlagSet, names ...string) error {
 	return errors.Join(errs...)
 }
 
-func (o *expiringOptions) run(ctx context.Context, query *expiringQuery, out, diagnostics io.Writer) error {
-	if o.watch {
-		return o.follow(ctx, query, out, diagnostics)
+func (o *expiringOptions) run(ctx context.Context, call *session.Call) error {
+	query, err := o.query(ctx, call.Args, call.Now)
+	if err != nil {
+		return err
 	}
-	progress := console.NewProgress(o.Environment, diagnostics)
-	defer progress.Done()
-	report, err := o.answer(ctx, query, progress)
+	query.history = call.Print != nil || o.Output.Format == "wide"
+	if o.watch {
+		return o.follow(ctx, query, call)
+	}
+	report, err := o.answer(ctx, query, call.Progress)
 	if err != nil {
 		return err
 	}
 	if report.unanswered != "" {
 		report.notes = append(report.notes, report.unanswered)
 	}
-	progress.Done()
-	if query.print != nil {
-		err = query.print(report.printed(), out)
+	call.Progress.Done()
+	if call.Print != nil {
+		err = call.Print(report.printed(), call.Out)
 	} else {
-		view := o.view()
-		if o.Terminal(out) {
-			view.width, _ = console.TerminalSize(out)
-		}
-		err = view.print(report, out)
+		err = o.view().print(report, call.Out)
 	}
 	if err != nil {
 		return err
 	}
-	console.PrintNotes(report.notes, diagnostics)
-	if len(report.entries) == 0 && query.print == nil {
-		fmt.Fprintln(diagnostics, o.nothing(query, report.namespace))
+	console.PrintNotes(report.notes, call.Diagnostics)
+	if len(report.entries) == 0 && call.Print == nil {
+		fmt.Fprintln(call.Diagnostics, o.nothing(query, report.namespace))
 	}
 	if report.partial() {
 		return console.ErrBadNews
@@ -209,7 +199,7 @@ func (o *expiringOptions) answer(ctx context.Context, query *expiringQuery, prog
 	if query.note != "" {
 		w.Note(query.note)
 	}
-	if query.print != nil || o.Output.Format == "wide" {
+	if query.history {
 		if err := w.AddHistory(ctx, reading.Namespace, entries); err != nil {
 			return nil, err
 		}

@@ -94,8 +94,6 @@ func (r *expiringReport) partial() bool {
 // view says which parts of a report its table shows.
 type view struct {
 	wide, bareNames, labels, noHeaders bool
-	// width of the terminal; 0 where there is none.
-	width int
 }
 
 // print writes the table of a report. One without rows has no header.
@@ -103,9 +101,6 @@ func (v view) print(report *expiringReport, out io.Writer) error {
 	table := console.NewTable(report.header(v)...)
 	for _, entry := range report.entries {
 		console.AddRow(table, entry.Labels, report.row(entry, v)...)
-	}
-	if !v.wide && !v.labels {
-		console.Fit(table, v.width)
 	}
 	return console.PrintTable(table, v.options(), out)
 }

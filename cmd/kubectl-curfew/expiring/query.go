@@ -29,8 +29,8 @@ type expiringQuery struct {
 	trigger  policy.Trigger
 	with     session.Overlay
 	selector string
-	// print is nil for tables.
-	print console.PrintFunc
+	// history: the answer shows the history limits of CronJobs.
+	history bool
 	// note is about the query itself; empty for none.
 	note string
 }
@@ -73,9 +73,6 @@ func (o *expiringOptions) query(ctx context.Context, args []string, now time.Tim
 	}
 	_, err := labels.Parse(o.selector)
 	bad("selector", o.selector, err)
-	if out.print, err = o.Output.Printer(); err != nil {
-		errs = append(errs, err)
-	}
 	if o.watch && o.Output.Format == console.NameFormat {
 		bad("output", o.Output.Format, errors.New("with --watch a name does not show what changed: give json or jsonpath"))
 	}

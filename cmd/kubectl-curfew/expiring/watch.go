@@ -9,15 +9,14 @@ import (
 	"maps"
 	"reflect"
 	"slices"
-	"strings"
 	"time"
-	"unicode/utf8"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cli-runtime/pkg/printers"
 
 	"curfew.dev/curfew/cmd/kubectl-curfew/console"
 	"curfew.dev/curfew/cmd/kubectl-curfew/moment"
+	"curfew.dev/curfew/cmd/kubectl-curfew/session"
 	"curfew.dev/curfew/cmd/kubectl-curfew/world"
 	"curfew.dev/curfew/policy"
 )
@@ -29,12 +28,12 @@ const (
 	relistShare = 10
 )
 
-// follow shows the answer and its changes until ctx is done. While the API server does not answer,
-// the last answer stays, with a note.
-func (o *expiringOptions) follow(ctx context.Context, query *expiringQuery, out, diagnostics io.Writer) error {
-	screen := o.newScreen(query.print, out, diagnostics)
+// follow prints the answer, and then its changes, until ctx is done. While the API server does not
+// answer, no row changes, and a note says so.
+func (o *expiringOptions) follow(ctx context.Context, query *expiringQuery, call *session.Call) error {
+	screen := o.newScreen(call)
 	var last *expiringReport
-	away, silent := "", false
+	silent := false
 	for {
 		began := time.Now()
 		report, err := o.answer(ctx, o.asOf(query, o.Now()), console.NewProgress(o.Environment, io.Discard))
@@ -43,46 +42,29 @@ func (o *expiringOptions) follow(ctx context.Context, query *expiringQuery, out,
 			return nil
 		case err == nil:
 			if last == nil {
-				console.PrintNotes(report.notes, diagnostics)
+				console.PrintNotes(report.notes, call.Diagnostics)
 			}
 			if err := report.keep(last); err != nil {
 				return err
 			}
-			last, away, silent = report, report.unanswered, false
+			if report.notes = nil; report.unanswered != "" {
+				report.notes = []string{report.unanswered}
+			}
+			last, silent = report, false
 		case last == nil || world.Refused(err) || world.Gone(err):
 			return err
 		case !silent:
 			silent = true
-			away = fmt.Sprintf("no answer since %s, rows may have changed: %s",
-				console.Instant(last.now, last.now.Location()), console.OneLine(err.Error()))
+			last.notes = []string{fmt.Sprintf("no answer since %s, rows may have changed: %s",
+				console.Instant(last.now, last.now.Location()), console.OneLine(err.Error()))}
 		}
-		if err := o.redraw(ctx, screen, last, away, time.Since(began)); err != nil || ctx.Err() != nil {
-			return err
-		}
-	}
-}
-
-// redraw shows a report once a second, because the time that is left changes, until it is time to
-// list again.
-func (o *expiringOptions) redraw(ctx context.Context, screen screen, report *expiringReport, away string, took time.Duration) error {
-	ticker, next := time.NewTicker(time.Second), time.NewTimer(max(relistEvery, relistShare*took))
-	defer ticker.Stop()
-	defer next.Stop()
-	for {
-		current := *report
-		current.now, current.notes = o.Now(), nil
-		if away != "" {
-			current.notes = []string{away}
-		}
-		if err := screen.show(&current); err != nil {
+		if err := screen.show(last); err != nil {
 			return err
 		}
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-next.C:
-			return nil
-		case <-ticker.C:
+		case <-time.After(max(relistEvery, relistShare*time.Since(began))):
 		}
 	}
 }
@@ -115,79 +97,11 @@ type screen interface {
 	show(report *expiringReport) error
 }
 
-func (o *expiringOptions) newScreen(print console.PrintFunc, out, diagnostics io.Writer) screen {
-	view := o.view()
-	switch {
-	case print != nil:
-		return &asDocuments{out: out, noteLines: noteLines{out: diagnostics}, PrintFunc: print, shown: rows[Item]{}}
-	case !o.Terminal(out):
-		return newLines(view, out, diagnostics)
+func (o *expiringOptions) newScreen(call *session.Call) screen {
+	if call.Print != nil {
+		return &asDocuments{out: call.Out, noteLines: noteLines{out: call.Diagnostics}, PrintFunc: call.Print, shown: rows[Item]{}}
 	}
-	return &inPlace{out: out, view: view, size: func() (int, int) { return console.TerminalSize(out) }}
-}
-
-// inPlace overwrites what it showed before.
-type inPlace struct {
-	out  io.Writer
-	view view
-	size func() (width, height int)
-	// lines that are on the screen; a long one takes several.
-	lines int
-}
-
-func (s *inPlace) show(report *expiringReport) error {
-	var text bytes.Buffer
-	width, height := s.size()
-	s.view.width = width
-	for _, note := range report.notes { // At the top, in a line each.
-		note = "note: " + console.OneLine(note)
-		if runes := []rune(note); width > 0 && len(runes) > width {
-			note = string(runes[:width-1]) + "…"
-		}
-		fmt.Fprintln(&text, note)
-	}
-	if len(report.entries) == 0 {
-		fmt.Fprintln(&text, "nothing, at", console.Instant(report.now, report.now.Location()))
-	}
-	if err := s.view.print(report, &text); err != nil {
-		return err
-	}
-	lines := within(strings.Split(strings.TrimSuffix(text.String(), "\n"), "\n"), width, height)
-	text.Reset()
-	if s.lines > 0 {
-		fmt.Fprintf(&text, "\x1b[%dA\x1b[J", s.lines)
-	}
-	s.lines = 0
-	for _, line := range lines {
-		fmt.Fprintln(&text, line)
-		s.lines += rowsOf(line, width)
-	}
-	_, err := text.WriteTo(s.out)
-	return err
-}
-
-// within are as many lines as a screen has place for, with a last one that counts the others.
-func within(lines []string, width, height int) []string {
-	most, rows := height-2, 0
-	for _, line := range lines {
-		rows += rowsOf(line, width)
-	}
-	if height <= 2 || rows <= most {
-		return lines
-	}
-	shown := 0
-	for rows = 1; shown < len(lines) && rows+rowsOf(lines[shown], width) <= most; shown++ {
-		rows += rowsOf(lines[shown], width)
-	}
-	return append(slices.Clone(lines[:shown]), fmt.Sprintf("… and %d more", len(lines)-shown))
-}
-
-// rowsOf is how many rows of the screen a line takes.
-func rowsOf(line string, width int) int {
-	if width <= 0 {
-		return 1
-	}
-	return max(1, (utf8.RuneCountInString(line)+width-1)/width)
+	return newLines(o.view(), call.Out, call.Diagnostics)
 }
 
 // asLines writes a line for each change, and notes beside them.

@@ -24,50 +24,23 @@ func entry(name string, expiry time.Time) *world.Entry {
 	}
 }
 
-// TestInPlace: each screen overwrites the one before, and never has more lines than fit.
-func TestInPlace(t *testing.T) {
-	var out strings.Builder
-	screen := &inPlace{out: &out, size: func() (int, int) { return 60, 5 }}
-	show := func(now time.Time, entries ...*world.Entry) string {
-		t.Helper()
-		out.Reset()
-		must(t, screen.show(&expiringReport{now: now, entries: entries}))
-		return out.String()
+// TestKeepsWhatDoesNotAnswer: rows of a kind or group that does not answer stay. Rows of other
+// kinds can be gone.
+func TestKeepsWhatDoesNotAnswer(t *testing.T) {
+	of := func(group string) *world.Entry {
+		out := entry(group, noon)
+		out.Kind.Group, out.Kind.Resource = group, "things"
+		return out
 	}
-	a, b, c, d := entry("a", noon.Add(time.Hour)), entry("b", noon.Add(time.Hour)), entry("c", noon.Add(time.Hour)), entry("d", noon.Add(time.Hour))
-	many := ""
-	for _, test := range []struct {
-		name    string
-		after   time.Duration
-		entries []*world.Entry
-		lines   int
-		start   string
-		part    string
-	}{
-		{"the first time", 0, []*world.Entry{a}, 2, "NAME", "1h"},
-		{"a minute later", time.Minute, []*world.Entry{a}, 2, "\x1b[2A\x1b[J", "59m"},
-		{"more than fit", 0, []*world.Entry{a, b, c, d}, 3, "\x1b[2A\x1b[J", "… and 3 more"},
-		{"as many as fit", 0, []*world.Entry{a, b}, 3, "\x1b[3A\x1b[J", "configmap/b"},
-		{"one more than fits", 0, []*world.Entry{a, b, c}, 3, "\x1b[3A\x1b[J", "… and 2 more"},
-		{"nothing", 0, nil, 1, "\x1b[3A\x1b[J", "nothing, at 2026-12-24 13:00:00 CET"},
-	} {
-		have := show(noon.Add(test.after), test.entries...)
-		if strings.Count(have, "\n") != test.lines || !strings.HasPrefix(have, test.start) || !strings.Contains(have, test.part) {
-			t.Errorf("%s: %q", test.name, have)
-		}
-		if len(test.entries) == 4 {
-			many = have
-		}
+	last := &expiringReport{entries: []*world.Entry{of("silent"), of("unlisted"), of("gone")}}
+	report := &expiringReport{silent: []string{"silent"}, unlisted: []schema.GroupResource{{Group: "unlisted", Resource: "things"}}}
+	must(t, report.keep(last))
+	var kept []string
+	for _, one := range report.entries {
+		kept = append(kept, one.Name)
 	}
-	for line := range strings.Lines(strings.TrimPrefix(many, "\x1b[2A\x1b[J")) {
-		if n := len([]rune(strings.TrimSuffix(line, "\n"))); n > 60 {
-			t.Errorf("%d columns: %q", n, line)
-		}
-	}
-	screen.lines = 0
-	if err := screen.show(&expiringReport{now: noon, entries: []*world.Entry{entry("a", noon)}, notes: []string{"jobs.batch cannot be watched"}}); err != nil ||
-		!strings.HasPrefix(out.String()[strings.LastIndex(out.String(), "note: "):], "note: jobs.batch cannot be watched\nNAME ") {
-		t.Errorf("with a note: %q, %v", out.String(), err)
+	if have := strings.Join(kept, " "); have != "silent unlisted" {
+		t.Errorf("kept rows are %s, want silent unlisted", have)
 	}
 }
 

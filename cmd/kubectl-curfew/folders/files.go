@@ -113,13 +113,10 @@ func unwrapPath(err error) error {
 	return err
 }
 
-// Manifests reads the documents of files as often as they are needed.
+// Manifests reads the documents of files each time that they are needed, so that memory does not
+// grow with their number.
 type Manifests struct {
 	files []file
-	// parsed are the documents of the first files, as long as these have few bytes. The others are
-	// read again each time, so that memory does not grow with their number.
-	parsed      map[int][]*lint.Document
-	Keep, bytes int
 	// Skipped and unreadable are known after the first reading.
 	Skipped    []Skipped
 	Unreadable []error
@@ -133,19 +130,13 @@ type Skipped struct {
 	Reason string `json:"reason"`
 }
 
-// keptBytes are the bytes of manifests whose documents are kept. Parsed, they take some 30 times
-// the memory.
-const keptBytes = 4 << 20
-
-func NewManifests(files []file) *Manifests {
-	return &Manifests{files: files, Keep: keptBytes, parsed: map[int][]*lint.Document{}}
-}
+func NewManifests(files []file) *Manifests { return &Manifests{files: files} }
 
 // Each passes all documents to a function, in their order.
 func (m *Manifests) Each(ctx context.Context, progress *console.Progress, do func(*lint.Document) error) error {
 	for i := range m.files {
 		progress.Say("%d of %s read", i, console.Count(len(m.files), "file"))
-		documents, err := m.documents(i)
+		documents, err := m.documents(&m.files[i])
 		if err != nil {
 			return err
 		}
@@ -162,11 +153,7 @@ func (m *Manifests) Each(ctx context.Context, progress *console.Progress, do fun
 	return nil
 }
 
-func (m *Manifests) documents(i int) ([]*lint.Document, error) {
-	from := &m.files[i]
-	if documents, ok := m.parsed[i]; ok {
-		return documents, nil
-	}
+func (m *Manifests) documents(from *file) ([]*lint.Document, error) {
 	if from.Skip != "" {
 		m.skip(Skipped{File: filepath.ToSlash(from.Name), Reason: from.Skip})
 		return nil, nil
@@ -181,9 +168,6 @@ func (m *Manifests) documents(i int) ([]*lint.Document, error) {
 	}
 	if !m.read {
 		m.Unreadable = append(m.Unreadable, errs...)
-	}
-	if m.bytes += len(source.Data); m.bytes <= m.Keep {
-		m.parsed[i] = documents
 	}
 	return documents, nil
 }

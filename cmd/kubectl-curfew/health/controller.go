@@ -81,7 +81,7 @@ func (r *reader) deletions() (State, string) {
 		text := fmt.Sprintf("%d are overdue", report.Overdue)
 		if report.OldestDue != nil {
 			text += ", the oldest since " + r.when(*report.OldestDue)
-			if r.Now.Sub(*report.OldestDue) > backlogAfter {
+			if r.now.Sub(*report.OldestDue) > backlogAfter {
 				state = Warning
 			}
 		}
@@ -201,7 +201,7 @@ func (r *reader) kinds() (State, string) {
 	case len(unready) > 0:
 		return Failed, "not established: " + strings.Join(unready, ", ")
 	case len(other) > 0:
-		return Warning, fmt.Sprintf("other schemas than in kubectl-curfew %s: %s", r.Version, strings.Join(other, ", "))
+		return Warning, fmt.Sprintf("other schemas than in kubectl-curfew %s: %s", console.Version, strings.Join(other, ", "))
 	}
 	return OK, fmt.Sprintf("%d kinds of group %s are served", len(wanted), wellknown.Group)
 }

@@ -47,14 +47,6 @@ type Report struct {
 	Notes []string
 }
 
-// Options of [Run].
-type Options struct {
-	// Now is the API server's time.
-	Now time.Time
-	// Version of the command line.
-	Version string
-}
-
 // checks are made in this order. Without the essential ones the whole is not known.
 var checks = []struct {
 	name      string
@@ -76,9 +68,9 @@ var checks = []struct {
 	{"in-tree TTL", false, (*reader).inTree},
 }
 
-// Run makes all checks.
-func Run(ctx context.Context, w *world.World, options Options) *Report {
-	r := &reader{ctx: ctx, w: w, Options: options}
+// Run makes all checks at an instant of the API server's clock.
+func Run(ctx context.Context, w *world.World, now time.Time) *Report {
+	r := &reader{ctx: ctx, w: w, now: now}
 	r.readConfigurations()
 	made := checks
 	if w.Installed() == nil {
@@ -124,7 +116,7 @@ func (r *Report) Missing() string {
 
 // reader has the data that several checks need.
 type reader struct {
-	Options
+	now   time.Time
 	ctx   context.Context
 	w     *world.World
 	notes []string
@@ -196,7 +188,7 @@ func (r *reader) readProbe() {
 
 // when is an instant in the user's time zone.
 func (r *reader) when(at time.Time) string {
-	return at.In(r.Now.Location()).Format("2006-01-02 15:04:05 MST")
+	return at.In(r.now.Location()).Format("2006-01-02 15:04:05 MST")
 }
 
 // remedies say how to fix a stalled cleanup policy, by reason.
@@ -249,7 +241,7 @@ func (r *reader) pauses() (State, string) {
 		}
 		return r.live(OK, "nothing is paused")
 	}
-	messages := console.Map(r.w.Pauses.InEffect(r.Now), func(one world.Pause) string {
+	messages := console.Map(r.w.Pauses.InEffect(r.now), func(one world.Pause) string {
 		return one.Message() + " (kubectl curfew resume " + one.Name + " ends it)"
 	})
 	if held := settings.ListOf(messages); held.Count > 0 {

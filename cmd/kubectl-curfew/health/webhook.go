@@ -2,7 +2,6 @@ package health
 
 import (
 	"crypto/x509"
-	"encoding/pem"
 	"fmt"
 	"slices"
 	"strings"
@@ -12,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	certutil "k8s.io/client-go/util/cert"
 	"k8s.io/utils/ptr"
 
 	"curfew.dev/curfew/cmd/kubectl-curfew/console"
@@ -139,7 +139,7 @@ func (r *reader) certificate() (State, string) {
 		for i := range one.webhooks {
 			webhooks++
 			bundle := parseCertificates(one.webhooks[i].ClientConfig.CABundle)
-			if bundle = slices.DeleteFunc(bundle, func(ca *x509.Certificate) bool { return !r.Now.Before(ca.NotAfter) }); len(bundle) == 0 {
+			if bundle = slices.DeleteFunc(bundle, func(ca *x509.Certificate) bool { return !r.now.Before(ca.NotAfter) }); len(bundle) == 0 {
 				without++
 			}
 			roots = append(roots, bundle...)
@@ -186,8 +186,8 @@ func (r *reader) serving(chain, roots []*x509.Certificate, known bool) (State, s
 		what = "the webhook's CA"
 	}
 	usages := []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
-	_, err := leaf.Verify(x509.VerifyOptions{Roots: pool, Intermediates: between, CurrentTime: r.Now, KeyUsages: usages})
-	left := leaf.NotAfter.Sub(r.Now)
+	_, err := leaf.Verify(x509.VerifyOptions{Roots: pool, Intermediates: between, CurrentTime: r.now, KeyUsages: usages})
+	left := leaf.NotAfter.Sub(r.now)
 	switch {
 	case left <= 0:
 		return Failed, what + " expired " + until + ": the API server does not call the webhook"
@@ -201,16 +201,8 @@ func (r *reader) serving(chain, roots []*x509.Certificate, known bool) (State, s
 }
 
 func parseCertificates(text []byte) []*x509.Certificate {
-	var out []*x509.Certificate
-	for {
-		var block *pem.Block
-		if block, text = pem.Decode(text); block == nil {
-			return out
-		}
-		if certificate, err := x509.ParseCertificate(block.Bytes); err == nil {
-			out = append(out, certificate)
-		}
-	}
+	out, _ := certutil.ParseCertsPEM(text) // What cannot be read is no certificate.
+	return out
 }
 
 // coverage checks that the webhook configurations that the controller writes are as it reported,
@@ -254,7 +246,7 @@ func (r *reader) coverage() (State, string) {
 
 // version compares the versions of the parts.
 func (r *reader) version() (State, string) {
-	ours := r.Version
+	ours := console.Version
 	theirs, known := r.w.Controller.Published[settings.Version]
 	if !known {
 		return Unknown, fmt.Sprintf("kubectl-curfew %s; that of the controller is not known", ours)

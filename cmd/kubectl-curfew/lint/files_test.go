@@ -45,7 +45,6 @@ func TestManyFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	from := folders.NewManifests(list)
-	from.Keep = 64 << 10
 	options := lintOptions{Connection: session.NewConnection(console.Environment{Now: func() time.Time { return time.Date(2026, 12, 24, 13, 0, 0, 0, time.FixedZone("CET", 3600)) }}), warnBelow: "60s"}
 	still := console.NewProgress(console.Environment{Terminal: func(any) bool { return false }}, io.Discard)
 	heap := func() uint64 {

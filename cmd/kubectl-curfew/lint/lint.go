@@ -77,14 +77,9 @@ Exit status: 0 nothing would be rejected, 1 something would be (or, with
   kubectl curfew lint -f job.yaml -o wide     # also the values that Curfew fills in
   kubectl curfew lint -f job.yaml -o github   # annotations in a pull request
   kubectl curfew lint -f job.yaml --server    # by the policies of the cluster`,
-		Args: folders.NoArguments,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			print, err := options.validate(cmd.Flags())
-			if err != nil {
-				return err
-			}
-			return options.run(cmd.Context(), print, cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr())
-		},
+		Args:    folders.NoArguments,
+		PreRunE: func(cmd *cobra.Command, _ []string) error { return options.validate(cmd.Flags()) },
+		RunE:    options.Runs(options.run),
 	}
 	options.addFlags(command)
 	return command
@@ -93,25 +88,23 @@ Exit status: 0 nothing would be rejected, 1 something would be (or, with
 // judge judges one document.
 type judge func(ctx context.Context, document *lint.Document) (*lint.Result, error)
 
-func (o *lintOptions) run(ctx context.Context, print console.PrintFunc, in io.Reader, out, diagnostics io.Writer) error {
-	files, err := folders.ListFiles(o.files, o.recursive, o.ignored, in)
+func (o *lintOptions) run(ctx context.Context, call *session.Call) error {
+	files, err := folders.ListFiles(o.files, o.recursive, o.ignored, call.In)
 	if err != nil {
 		return err
 	}
-	progress := console.NewProgress(o.Environment, diagnostics)
-	defer progress.Done()
 	from := folders.NewManifests(files)
 	var judge judge
 	if o.server {
 		judge, err = o.asServer(ctx)
 	} else {
-		judge, err = o.asLinter(ctx, from, progress)
+		judge, err = o.asLinter(ctx, from, call.Progress)
 	}
 	if err != nil {
 		return err
 	}
 	report := lintReport{Report: lint.NewReport(nil)}
-	if err := from.Each(ctx, progress, func(document *lint.Document) error {
+	if err := from.Each(ctx, call.Progress, func(document *lint.Document) error {
 		result, err := judge(ctx, document)
 		if err == nil {
 			report.Add(result)
@@ -120,7 +113,7 @@ func (o *lintOptions) run(ctx context.Context, print console.PrintFunc, in io.Re
 	}); err != nil {
 		return err
 	}
-	progress.Done()
+	call.Progress.Done()
 	report.Unreadable(from.Unreadable...)
 	report.skipped = from.Skipped
 	if report.Objects+len(from.Unreadable) == 0 {
@@ -131,7 +124,7 @@ func (o *lintOptions) run(ctx context.Context, print console.PrintFunc, in io.Re
 		}
 		return errors.New(none)
 	}
-	if err := o.write(&report, print, out, diagnostics); err != nil {
+	if err := o.write(&report, call); err != nil {
 		return fmt.Errorf("writing the output: %w", err)
 	}
 	if !report.Allowed || (o.warningsAsErrors && len(report.Findings) > 0) {
@@ -173,15 +166,15 @@ type Data struct {
 	Skipped  []folders.Skipped `json:"skipped,omitempty" doc:"files and documents in directories that are not meant for the API server"`
 }
 
-func (o *lintOptions) write(report *lintReport, print console.PrintFunc, out, diagnostics io.Writer) error {
+func (o *lintOptions) write(report *lintReport, call *session.Call) error {
 	switch {
-	case print != nil:
+	case call.Print != nil:
 		list := console.ListOf("FindingList", o.Now(), report.Findings, nil)
-		return print(console.Printed{Document: Data{list, report.Allowed, report.Objects, report.Defaults, report.skipped}}, out)
+		return call.Print(console.Printed{Document: Data{list, report.Allowed, report.Objects, report.Defaults, report.skipped}}, call.Out)
 	case o.Output.Format == "github":
-		return writeGitHub(report.Report, out)
+		return writeGitHub(report.Report, call.Out)
 	default:
-		return writeFindings(report, o.Output.Format == "wide", printers.PrintOptions{NoHeaders: o.Output.NoHeaders}, out, diagnostics)
+		return writeFindings(report, o.Output.Format == "wide", printers.PrintOptions{NoHeaders: o.Output.NoHeaders}, call.Out, call.Diagnostics)
 	}
 }
 
@@ -221,7 +214,7 @@ func (o *lintOptions) addFlags(command *cobra.Command) {
 }
 
 // validate names every flag that cannot be used, with its value and the fix.
-func (o *lintOptions) validate(flags *pflag.FlagSet) (console.PrintFunc, error) {
+func (o *lintOptions) validate(flags *pflag.FlagSet) error {
 	errs := []error{folders.Given(o.files)}
 	for _, name := range offlineFlags {
 		if o.server && flags.Changed(name) {
@@ -230,10 +223,6 @@ func (o *lintOptions) validate(flags *pflag.FlagSet) (console.PrintFunc, error) 
 	}
 	if problems := validation.IsDNS1123Label(o.namespace); o.namespace != "" && len(problems) > 0 {
 		errs = append(errs, fmt.Errorf("--namespace=%s: %s", o.namespace, strings.Join(problems, "; ")))
-	}
-	print, err := o.Output.Printer()
-	if err != nil {
-		errs = append(errs, err)
 	}
 	if _, err := lifetime.ParseDuration(o.warnBelow); err != nil {
 		errs = append(errs, fmt.Errorf("--warn-below=%s: %w", o.warnBelow, err))
@@ -244,7 +233,7 @@ func (o *lintOptions) validate(flags *pflag.FlagSet) (console.PrintFunc, error) 
 	if o.expiredLabels != "deny" && o.expiredLabels != "warn" {
 		errs = append(errs, fmt.Errorf("--expired-labels=%s: give deny or warn", o.expiredLabels))
 	}
-	return print, errors.Join(errs...)
+	return errors.Join(errs...)
 }
 
 // writeGitHub writes findings as workflow commands of GitHub Actions, which shows them as

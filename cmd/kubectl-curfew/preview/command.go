@@ -99,11 +99,7 @@ func (o *previewOptions) execute(ctx context.Context, call *session.Call) (err e
 	if call.Print != nil {
 		err = call.Print(answer.printed(), call.Out)
 	} else {
-		width := 0
-		if o.Terminal(call.Out) {
-			width, _ = console.TerminalSize(call.Out)
-		}
-		if err = answer.Print(call.Out, o.Output.Format == "wide", o.Output.NoHeaders, width); err == nil {
+		if err = answer.Print(call.Out, o.Output.Format == "wide", o.Output.NoHeaders); err == nil {
 			console.PrintNotes(answer.Notes, call.Diagnostics)
 		}
 	}

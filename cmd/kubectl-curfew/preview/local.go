@@ -34,16 +34,10 @@ import (
 	"curfew.dev/curfew/policy/wellknown"
 )
 
-// local are cleanup policies and objects of files.
-type local struct {
-	*Files
-	policies []*cleanup.Policy
-}
-
 // ReadLocal reads files as if they were applied. namespace is the namespace of objects that name
 // none.
 func ReadLocal(ctx context.Context, names []string, recursive bool, namespace string, in io.Reader, progress *console.Progress) (
-	*local, error) {
+	*Files, error) {
 	files, err := folders.ListFiles(names, recursive, nil, in)
 	if err != nil {
 		return nil, err
@@ -53,7 +47,8 @@ func ReadLocal(ctx context.Context, names []string, recursive bool, namespace st
 	if err != nil {
 		return nil, err
 	}
-	out, compiler := &local{}, expression.NewCompiler(expression.DefaultCacheSize)
+	var policies []*cleanup.Policy
+	compiler := expression.NewCompiler(expression.DefaultCacheSize)
 	var objects []*unstructured.Unstructured
 	manifests := folders.NewManifests(files)
 	err = manifests.Each(ctx, progress, func(document *lint.Document) error {
@@ -81,7 +76,7 @@ func ReadLocal(ctx context.Context, names []string, recursive bool, namespace st
 		if len(errs) > 0 {
 			return fmt.Errorf("%s: %s %s cannot run: %w", document.File, kind.Kind, object.GetName(), errs.ToAggregate())
 		}
-		out.policies = append(out.policies, compiled)
+		policies = append(policies, compiled)
 		return nil
 	})
 	if err == nil && len(manifests.Unreadable) > 0 {
@@ -90,15 +85,14 @@ func ReadLocal(ctx context.Context, names []string, recursive bool, namespace st
 	if err != nil {
 		return nil, err
 	}
-	out.Files, err = NewFiles(ctx, objects, known, schemas, namespace)
-	return out, err
+	return newFiles(ctx, policies, objects, known, schemas, namespace)
 }
 
 // Policy is the only policy of the files, or the one that is named.
-func (l *local) Policy(args []string) (*cleanup.Policy, error) {
+func (f *Files) Policy(args []string) (*cleanup.Policy, error) {
 	var names []string
 	var found []*cleanup.Policy
-	for _, one := range l.policies {
+	for _, one := range f.policies {
 		name := policyName(one)
 		if names = append(names, name); len(args) == 0 || args[0] == one.Name || args[0] == name {
 			found = append(found, one)
@@ -125,14 +119,15 @@ func policyName(p *cleanup.Policy) string {
 
 // Preview is a run on the manifests. since is since when all of them have matched in each run; zero
 // for a first run.
-func (l *local) Preview(ctx context.Context, p *cleanup.Policy, now, since time.Time) (*Result, error) {
+func (f *Files) Preview(ctx context.Context, p *cleanup.Policy, now, since time.Time) (*Result, error) {
 	options := survey.Options{
-		Account: p.Account.String(), Served: l.Resources, Source: l.Files, Namespaces: l.Namespaces, Protect: judging.DefaultProtect(), Now: now,
+		Account: p.Account.String(), Served: f.Resources, Source: f,
+		Namespaces: func() ([]*resolution.NamespacePolicy, error) { return f.namespaces, nil }, Protect: judging.DefaultProtect(), Now: now,
 	}
 	if !since.IsZero() {
-		options.Matched = func(context.Context) (cleanup.Matched, error) { return p.MatchedSince(since, l.uids()), nil }
+		options.Matched = func(context.Context) (cleanup.Matched, error) { return p.MatchedSince(since, f.uids()), nil }
 	}
-	return Of(ctx, p, l.Files, options)
+	return Of(ctx, p, f, options)
 }
 
 func (f *Files) uids() (out []types.UID) {
@@ -153,6 +148,7 @@ type Files struct {
 
 	// Offline knows no runtimes and nothing that counts Pods, which no cleanup policy asks for.
 	platform.Offline
+	policies   []*cleanup.Policy
 	resources  []cleanup.Resource
 	objects    map[schema.GroupResource][]*unstructured.Unstructured
 	namespaces []*resolution.NamespacePolicy
@@ -163,9 +159,9 @@ var (
 	profileKind    = schema.GroupKind{Group: wellknown.Group, Kind: "KindProfile"}
 )
 
-// NewFiles reads manifests as if they were applied. namespace is the namespace of objects that name
+// newFiles reads manifests as if they were applied. namespace is the namespace of objects that name
 // none.
-func NewFiles(ctx context.Context, manifests []*unstructured.Unstructured, known *platform.Store, schemas *lint.Schemas,
+func newFiles(ctx context.Context, policies []*cleanup.Policy, manifests []*unstructured.Unstructured, known *platform.Store, schemas *lint.Schemas,
 	namespace string) (*Files, error) {
 	definitions := map[schema.GroupKind]*unstructured.Unstructured{}
 	for _, object := range manifests {
@@ -189,7 +185,7 @@ func NewFiles(ctx context.Context, manifests []*unstructured.Unstructured, known
 			}
 		}
 	}
-	f := &Files{Offline: platform.Offline{Platform: known.Snapshot()}, objects: map[schema.GroupResource][]*unstructured.Unstructured{}}
+	f := &Files{Offline: platform.Offline{Platform: known.Snapshot()}, policies: policies, objects: map[schema.GroupResource][]*unstructured.Unstructured{}}
 	for _, object := range manifests {
 		f.add(object.DeepCopy(), definitions, namespace)
 	}
@@ -268,9 +264,6 @@ func (f *Files) Namespace(_ context.Context, name string) (*resolution.Namespace
 	}
 	return f.namespaces[i], nil
 }
-
-// Namespaces returns the namespaces of the manifests.
-func (f *Files) Namespaces() ([]*resolution.NamespacePolicy, error) { return f.namespaces, nil }
 
 // Resources are the kinds of the manifests.
 func (f *Files) Resources(context.Context) ([]cleanup.Resource, error) { return f.resources, nil }

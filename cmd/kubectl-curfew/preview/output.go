@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
 	"curfew.dev/curfew/cmd/kubectl-curfew/console"
 	"curfew.dev/curfew/cmd/kubectl-curfew/report"
 )
@@ -66,12 +68,7 @@ func (a *previewAnswer) printed() console.Printed {
 	if p.Namespace != "" {
 		data.Policy.Kind = "CleanupPolicy"
 	}
-	for _, each := range a.Groups() {
-		data.Counts = append(data.Counts, report.CountData{
-			Group: each.Group, Kind: each.Kind, Namespace: each.Namespace, Result: WouldDelete, Count: int64(each.Count),
-		})
-	}
-	data.Skipped = report.SkippedOf(a.Skipped)
+	data.Counts, data.Skipped = a.counts(), report.SkippedOf(a.Skipped)
 	if a.Stalled != nil {
 		data.Stalled = &stalledData{a.Stalled.Reason, a.Stalled.Error()}
 	}
@@ -135,21 +132,21 @@ func (a *previewAnswer) addNotes() {
 	}
 }
 
-// Print writes the preview for people; wide lists each object. On a terminal it fits the width.
-func (a *previewAnswer) Print(out io.Writer, wide, noHeaders bool, width int) error {
+// Print writes the preview for people; wide lists each object.
+func (a *previewAnswer) Print(out io.Writer, wide, noHeaders bool) error {
 	fmt.Fprintln(out, a.title())
 	counts := console.NewTable("KIND", "NAMESPACE", "COUNT")
-	for _, each := range a.Groups() {
-		console.AddRow(counts, nil, each.GroupKind.String(), console.OrDash(each.Namespace), strconv.Itoa(each.Count))
+	for _, each := range a.counts() {
+		kind := schema.GroupKind{Group: each.Group, Kind: each.Kind}
+		console.AddRow(counts, nil, kind.String(), console.OrDash(each.Namespace), strconv.FormatInt(each.Count, 10))
 	}
 	objects := report.ObjectTable()
 	if wide {
-		width = 0
 		for _, each := range a.Objects {
 			report.AddObject(objects, each.GroupKind(), each.Namespace, each.Name, a.result(each), each.Message)
 		}
 	}
-	if err := report.PrintTables(out, noHeaders, width, counts, a.Skipped, objects); err != nil {
+	if err := report.PrintTables(out, noHeaders, counts, a.Skipped, objects); err != nil {
 		return err
 	}
 	return a.printRuns(out)

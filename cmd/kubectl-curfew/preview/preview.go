@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"curfew.dev/curfew/cmd/kubectl-curfew/console"
+	"curfew.dev/curfew/cmd/kubectl-curfew/report"
 	"curfew.dev/curfew/cmd/kubectl-curfew/world"
 	"curfew.dev/curfew/controller/cleanup/survey"
 	"curfew.dev/curfew/policy/cleanup"
@@ -98,27 +99,20 @@ func compare(a, b Object) int {
 		cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 }
 
-// Group is how many objects of a kind and a namespace would be deleted.
-type Group struct {
-	schema.GroupKind
-	Namespace string
-	Count     int
-}
-
-// Groups counts the objects that the run would delete.
-func (r *Result) Groups() []Group {
-	var out []Group
+// counts are the objects that the run would delete, by kind and namespace.
+func (r *Result) counts() []report.CountData {
+	var out []report.CountData
 	for i := range r.Objects {
 		one := &r.Objects[i]
 		if one.Reason != "" {
 			continue
 		}
-		at := Group{GroupKind: one.GroupKind(), Namespace: one.Namespace, Count: 1}
-		if last := len(out) - 1; last >= 0 && out[last].GroupKind == at.GroupKind && out[last].Namespace == at.Namespace {
-			out[last].Count++
-			continue
+		last := len(out) - 1
+		if last < 0 || out[last].Group != one.Group || out[last].Kind != one.Kind || out[last].Namespace != one.Namespace {
+			out = append(out, report.CountData{Group: one.Group, Kind: one.Kind, Namespace: one.Namespace, Result: WouldDelete})
+			last++
 		}
-		out = append(out, at)
+		out[last].Count++
 	}
 	return out
 }

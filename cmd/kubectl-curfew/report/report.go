@@ -112,7 +112,7 @@ func Read(ctx context.Context, w *world.World, policy *world.CleanupPolicy, run 
 	case answer.run == "":
 		return nil, fmt.Errorf("%s has not run yet%s", policy, NextRun(policy, now))
 	case answer.last == nil && len(answer.pages) == 0:
-		return nil, fmt.Errorf("%s has no report of run %q: runs with one are %s", policy, answer.run, orNone(answer.Runs))
+		return nil, fmt.Errorf("%s has no report of run %q: runs with one are %s", policy, answer.run, cmp.Or(strings.Join(answer.Runs, ", "), "none"))
 	}
 	return answer, nil
 }
@@ -217,7 +217,7 @@ func (a *reportAnswer) Print(out io.Writer, now time.Time, wide, noHeaders bool)
 			AddObject(objects, schema.GroupKind{Group: each.Group, Kind: each.Kind}, each.Namespace, each.Name, resultText(each), each.Message)
 		}
 	}
-	if err := PrintTables(out, noHeaders, 0, counts, skipped, objects); err != nil {
+	if err := PrintTables(out, noHeaders, counts, skipped, objects); err != nil {
 		return err
 	}
 	if others := slices.DeleteFunc(slices.Clone(a.Runs), func(run string) bool { return run == a.run }); len(others) > 0 {
@@ -237,8 +237,8 @@ func AddObject(table *metav1.Table, kind schema.GroupKind, namespace, name, resu
 }
 
 // PrintTables writes the tables of a run that have rows: the numbers of objects, those that were
-// skipped, and each object. On a terminal they fit its width.
-func PrintTables(out io.Writer, noHeaders bool, width int, counts *metav1.Table, skipped []v1alpha1.SkipCount,
+// skipped, and each object.
+func PrintTables(out io.Writer, noHeaders bool, counts *metav1.Table, skipped []v1alpha1.SkipCount,
 	objects *metav1.Table) error {
 	kept := console.NewTable("SKIPPED", "COUNT", "FOR EXAMPLE")
 	for _, each := range skipped {
@@ -248,7 +248,6 @@ func PrintTables(out io.Writer, noHeaders bool, width int, counts *metav1.Table,
 		if len(table.Rows) == 0 {
 			continue
 		}
-		console.Fit(table, width)
 		fmt.Fprintln(out)
 		if err := console.PrintTable(table, printers.PrintOptions{NoHeaders: noHeaders}, out); err != nil {
 			return err
@@ -356,5 +355,3 @@ func NextRun(policy *world.CleanupPolicy, now time.Time) string {
 		return ": its next run is due at " + console.Instant(next.Time, now.Location())
 	}
 }
-
-func orNone(texts []string) string { return cmp.Or(strings.Join(texts, ", "), "none") }

@@ -139,7 +139,7 @@ func (o *statusOptions) once(ctx context.Context) (*health.Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	return health.Run(ctx, w, health.Options{Now: w.ServerTime(ctx, now), Version: console.Version}), nil
+	return health.Run(ctx, w, w.ServerTime(ctx, now)), nil
 }
 
 func (o *statusOptions) print(report *health.Report, out io.Writer) error {

@@ -144,7 +144,7 @@ func (a *tallyAnswer) printed(notes []string) console.Printed {
 		status := &each.Status
 		item := Item{
 			Object: console.ObjectOf(v1alpha1.GroupVersion.String(), "PodTally", each.Namespace, each.Name, string(each.UID)),
-			Active: status.Active, Succeeded: status.Succeeded, Failed: status.Failed, Uncounted: each.Uncounted(), PerHour: each.PerHour(a.now),
+			Active: status.Active, Succeeded: status.Succeeded, Failed: status.Failed, Uncounted: len(each.uncounted()), PerHour: each.PerHour(a.now),
 			Oldest: console.TimeData(each.Oldest, a.now), TTL: string(ptr.Deref(each.Spec.TTLAfterCounted, "")),
 			Conditions: console.Map(status.Conditions, func(of metav1.Condition) conditionData {
 				return conditionData{of.Type, string(of.Status), of.Reason, of.Message}
@@ -180,7 +180,7 @@ func (a *tallyAnswer) row(each *podTally) []string {
 		oldest = lifetime.TTL{After: a.now.Sub(each.Oldest).Truncate(time.Second)}.String()
 	}
 	row := []string{
-		each.Name, number(status.Active), number(status.Succeeded), number(status.Failed), strconv.Itoa(each.Uncounted()), oldest,
+		each.Name, number(status.Active), number(status.Succeeded), number(status.Failed), strconv.Itoa(len(each.uncounted())), oldest,
 		strconv.FormatFloat(math.Round(each.PerHour(a.now)), 'f', -1, 64), state,
 	}
 	if a.everywhere {
@@ -225,9 +225,7 @@ type podTally struct {
 	Oldest time.Time
 }
 
-// Uncounted is how many finished Pods are being counted.
-func (t *podTally) Uncounted() int { return len(t.uncounted()) }
-
+// uncounted are the finished Pods that are being counted.
 func (t *podTally) uncounted() []types.UID {
 	if listed := t.Status.UncountedTerminatedPods; listed != nil {
 		return slices.Concat(listed.Succeeded, listed.Failed)

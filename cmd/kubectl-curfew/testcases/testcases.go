@@ -16,19 +16,19 @@ import (
 	"curfew.dev/curfew/cmd/kubectl-curfew/console"
 	"curfew.dev/curfew/cmd/kubectl-curfew/folders"
 	"curfew.dev/curfew/cmd/kubectl-curfew/preview"
+	"curfew.dev/curfew/cmd/kubectl-curfew/session"
 	"curfew.dev/curfew/policy/lint"
 )
 
 // testOptions are the flags of test.
 type testOptions struct {
-	console.Environment
-	output *console.Output
+	*session.Connection
 }
 
 // Command is kubectl curfew test.
 func Command(env console.Environment) *cobra.Command {
-	options := testOptions{Environment: env, output: console.NewOutput("table")}
-	options.output.Nameless = true // Tests are no objects.
+	options := testOptions{session.NewConnection(env, "table")}
+	options.Output.Nameless = true // Tests are no objects.
 	command := &cobra.Command{
 		Use:   "test (DIR | FILE)...",
 		Short: "Test cleanup policies against manifests, without a cluster",
@@ -51,11 +51,9 @@ or files that cannot be used.`,
 			}
 			return nil
 		},
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return options.execute(cmd.Context(), args, cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr())
-		},
+		RunE: options.Runs(options.execute),
 	}
-	options.output.AddFlags(command)
+	options.Output.AddFlags(command)
 	return command
 }
 
@@ -68,28 +66,22 @@ type Item struct {
 	Differences []string `json:"differences,omitempty" doc:"how the result differs from the expected one"`
 }
 
-func (o *testOptions) execute(ctx context.Context, args []string, in io.Reader, out, diagnostics io.Writer) error {
-	print, err := o.output.Printer()
+func (o *testOptions) execute(ctx context.Context, call *session.Call) error {
+	items, err := runTests(ctx, call.Args, call.In, call.Progress)
 	if err != nil {
 		return err
 	}
-	progress := console.NewProgress(o.Environment, diagnostics)
-	defer progress.Done()
-	items, err := runTests(ctx, args, in, progress)
-	if err != nil {
-		return err
-	}
-	progress.Done()
+	call.Progress.Done()
 	failed := 0
 	for i := range items {
 		if !items[i].Passed {
 			failed++
 		}
 	}
-	if print != nil {
-		err = print(console.Printed{Document: console.ListOf("TestList", o.Now(), items, nil)}, out)
+	if call.Print != nil {
+		err = call.Print(console.Printed{Document: console.ListOf("TestList", call.Now, items, nil)}, call.Out)
 	} else {
-		err = o.table(items, failed, out)
+		err = o.table(items, failed, call.Out)
 	}
 	if err == nil && failed > 0 {
 		return console.ErrBadNews
@@ -106,7 +98,7 @@ func (o *testOptions) table(items []Item, failed int, out io.Writer) error {
 		}
 		console.AddRow(table, nil, items[i].Name, items[i].Policy, result)
 	}
-	if err := console.PrintTable(table, printers.PrintOptions{NoHeaders: o.output.NoHeaders}, out); err != nil {
+	if err := console.PrintTable(table, printers.PrintOptions{NoHeaders: o.Output.NoHeaders}, out); err != nil {
 		return err
 	}
 	for i := range items {
@@ -198,7 +190,7 @@ func runTest(ctx context.Context, document *lint.Document, progress *console.Pro
 	if err != nil {
 		return out, err
 	}
-	out.Policy, out.Differences = p.Name, test.Check(result, files.Files)
+	out.Policy, out.Differences = p.Name, test.Check(result, files)
 	out.Passed = len(out.Differences) == 0
 	return out, nil
 }

@@ -70,8 +70,6 @@ removed.`,
 	flags.Lookup("dry-run").Usage = "none, client or server: the last two show what would be removed, and whether you may"
 	flags.BoolVarP(&options.yes, "yes", "y", false, "remove without asking")
 	flags.DurationVar(&options.timeout, "timeout", 2*time.Minute, "how long to wait for Curfew's Pods to stop")
-	flags.BoolFunc("keep-crds", "was removed: CRDs stay", func(string) error { return errors.New("was removed: uninstall deletes no CRD") })
-	flags.Lookup("keep-crds").Hidden = true
 	options.AddTo(command, map[string][]string{"dry-run": console.DryRuns})
 	return command
 }

@@ -73,7 +73,7 @@ func (a *answer) printed() console.Printed {
 
 // print writes the answer for people: unused objects, and the numbers of others by reason. With
 // wide it lists all.
-func (a *answer) print(wide, noHeaders bool, width int, out io.Writer) error {
+func (a *answer) print(wide, noHeaders bool, out io.Writer) error {
 	counts := map[string]int{}
 	var skipped []v1alpha1.SkipCount
 	unused, all := console.NewTable("NAMESPACE", "KIND", "NAME", "AGE"), report.ObjectTable()
@@ -102,9 +102,9 @@ func (a *answer) print(wide, noHeaders bool, width int, out io.Writer) error {
 	fmt.Fprintf(out, "%d unused, %d unknown and %d kept of %s\n",
 		counts[stateUnused], counts[stateUnknown], counts[stateKept], console.Count(int(a.listed), "object"))
 	if wide {
-		unused.Rows, width = nil, 0
+		unused.Rows = nil
 	}
-	return report.PrintTables(out, noHeaders, width, unused, skipped, all)
+	return report.PrintTables(out, noHeaders, unused, skipped, all)
 }
 
 func (a *answer) age(of *Item) string {

@@ -144,11 +144,7 @@ func (o *unusedOptions) run(ctx context.Context, call *session.Call) error {
 	if call.Print != nil {
 		return call.Print(answer.printed(), call.Out)
 	}
-	width := 0
-	if o.Terminal(call.Out) {
-		width, _ = console.TerminalSize(call.Out)
-	}
-	if err := answer.print(o.Output.Format == "wide", o.Output.NoHeaders, width, call.Out); err != nil {
+	if err := answer.print(o.Output.Format == "wide", o.Output.NoHeaders, call.Out); err != nil {
 		return err
 	}
 	console.PrintNotes(answer.notes, call.Diagnostics)

@@ -2,7 +2,6 @@ package world
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -10,11 +9,9 @@ import (
 	"strings"
 	"time"
 
-	apidiscovery "k8s.io/api/apidiscovery/v2"
-	metascheme "k8s.io/apimachinery/pkg/apis/meta/internalversion/scheme"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/version"
+	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
@@ -29,7 +26,7 @@ import (
 
 // Clients connect to the API server as the user.
 type Clients struct {
-	Discovery Discovery
+	Discovery discovery.DiscoveryInterface
 	Objects   dynamic.Interface
 	Metadata  metadata.Interface
 	// ServerTime is the API server's time, at most a second ahead; nil means that it is not known.
@@ -56,103 +53,14 @@ func NewClients(config *rest.Config) (Clients, error) {
 		_, err := out.Discovery.ServerVersion()
 		return err
 	}).Now
-	plain := rest.CopyConfig(config)
-	plain.GroupVersion, plain.NegotiatedSerializer = &schema.GroupVersion{}, metascheme.Codecs.WithoutConversion()
 	var errs [3]error
-	client, err := rest.RESTClientFor(plain)
-	out.Discovery, errs[0] = &discoveryClient{client}, err
+	out.Discovery, errs[0] = discovery.NewDiscoveryClientForConfig(config)
 	out.Objects, errs[1] = dynamic.NewForConfig(config)
 	out.Metadata, errs[2] = metadata.NewForConfig(config)
 	if err := errors.Join(errs[:]...); err != nil {
 		return out, fmt.Errorf("client of the API server: %w", err)
 	}
 	return out, nil
-}
-
-// Discovery asks which kinds are served. client-go's own client would link every API type.
-type Discovery interface {
-	ServerGroupsAndResources() ([]*metav1.APIGroup, []*metav1.APIResourceList, error)
-	ServerVersion() (*version.Info, error)
-}
-
-// aggregated is the form in which one answer has all groups of an endpoint.
-const aggregated = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
-
-type discoveryClient struct{ rest rest.Interface }
-
-// ServerVersion implements [Discovery].
-func (d *discoveryClient) ServerVersion() (*version.Info, error) {
-	text, err := d.rest.Get().AbsPath("/version").Do(context.Background()).Raw()
-	if err != nil {
-		return nil, err
-	}
-	out := &version.Info{}
-	return out, json.Unmarshal(text, out)
-}
-
-// ServerGroupsAndResources implements [Discovery]. Where a group does not answer, there is a
-// [silentError] beside the others.
-func (d *discoveryClient) ServerGroupsAndResources() ([]*metav1.APIGroup, []*metav1.APIResourceList, error) {
-	var groups []*metav1.APIGroup
-	var lists []*metav1.APIResourceList
-	silent := &silentError{}
-	for _, path := range []string{"/api", "/apis"} {
-		text, err := d.rest.Get().AbsPath(path).SetHeader("Accept", aggregated).Do(context.Background()).Raw()
-		if err != nil {
-			return nil, nil, err
-		}
-		var answer apidiscovery.APIGroupDiscoveryList
-		if err := json.Unmarshal(text, &answer); err != nil {
-			return nil, nil, fmt.Errorf("%s: %w", path, err)
-		}
-		for i := range answer.Items {
-			group, served := groupOf(&answer.Items[i], silent)
-			groups, lists = append(groups, group), append(lists, served...)
-		}
-	}
-	if len(silent.groups) > 0 {
-		return groups, lists, silent
-	}
-	return groups, lists, nil
-}
-
-// groupOf is a group with its versions that answer; the first is preferred.
-func groupOf(of *apidiscovery.APIGroupDiscovery, silent *silentError) (*metav1.APIGroup, []*metav1.APIResourceList) {
-	group := &metav1.APIGroup{Name: of.Name}
-	var lists []*metav1.APIResourceList
-	for i := range of.Versions {
-		version := &of.Versions[i]
-		at := schema.GroupVersion{Group: of.Name, Version: version.Version}
-		if version.Freshness == apidiscovery.DiscoveryFreshnessStale {
-			silent.groups = append(silent.groups, at)
-			continue
-		}
-		group.Versions = append(group.Versions, metav1.GroupVersionForDiscovery{GroupVersion: at.String(), Version: at.Version})
-		group.PreferredVersion = group.Versions[0]
-		list := &metav1.APIResourceList{GroupVersion: at.String()}
-		for j := range version.Resources {
-			if resource := &version.Resources[j]; resource.ResponseKind != nil {
-				list.APIResources = append(list.APIResources, metav1.APIResource{
-					Name: resource.Resource, SingularName: resource.SingularResource, ShortNames: resource.ShortNames, Kind: resource.ResponseKind.Kind,
-					Namespaced: resource.Scope == apidiscovery.ScopeNamespace, Verbs: resource.Verbs,
-				})
-			}
-		}
-		lists = append(lists, list)
-	}
-	return group, lists
-}
-
-// silentError names groups whose API server does not answer.
-type silentError struct{ groups []schema.GroupVersion }
-
-// Error implements error.
-func (e *silentError) Error() string {
-	var names []string
-	for _, group := range e.groups {
-		names = append(names, group.String())
-	}
-	return "no answer from " + strings.Join(names, ", ")
 }
 
 // Kind is a kind whose objects Curfew can delete: it can be listed, watched and deleted.
@@ -217,34 +125,17 @@ func (c *cluster) served() (map[schema.GroupResource]Kind, error) {
 	if err != nil {
 		return nil, err
 	}
-	preferred := map[string]bool{}
-	for _, group := range found.groups {
-		preferred[group.PreferredVersion.GroupVersion] = true
-	}
 	out := map[schema.GroupResource]Kind{}
-	for _, list := range found.lists {
-		of, err := schema.ParseGroupVersion(list.GroupVersion)
-		if err != nil {
-			continue
+	cleanup.Each(found.groups, found.lists, func(of schema.GroupVersion, resource *metav1.APIResource) {
+		if lacks(resource.Verbs) {
+			return
 		}
-		for i := range list.APIResources {
-			resource := &list.APIResources[i]
-			at := schema.GroupResource{Group: of.Group, Resource: resource.Name}
-			if strings.Contains(resource.Name, "/") || cleanup.Duplicates[at] || lacks(resource.Verbs) {
-				continue
-			}
-			kind := of.WithKind(resource.Kind)
-			profile := c.profileOf(kind)
-			known, have := out[at]
-			switch {
-			case !have, profile.State != nil && profile.Kind.Version == of.Version:
-			case preferred[list.GroupVersion] && (known.Profile.State == nil || known.Profile.Kind.Version != known.Version):
-			default:
-				continue
-			}
+		at, kind := schema.GroupResource{Group: of.Group, Resource: resource.Name}, of.WithKind(resource.Kind)
+		profile := c.profileOf(kind)
+		if _, have := out[at]; !have || profile.State != nil && profile.Kind.Version == of.Version {
 			out[at] = Kind{GroupVersionKind: kind, Resource: resource.Name, ClusterScoped: !resource.Namespaced, Profile: profile}
 		}
-	}
+	})
 	return out, nil
 }
 
@@ -270,11 +161,13 @@ func (c *cluster) SilentGroups() []string {
 func (c *cluster) askDiscovery() (discovered, error) {
 	groups, lists, err := c.clients.Discovery.ServerGroupsAndResources()
 	out := discovered{groups: groups, lists: lists}
-	if silent := (*silentError)(nil); errors.As(err, &silent) {
-		for _, group := range silent.groups {
-			out.silent = append(out.silent, group.Group)
+	if silent, ok := discovery.GroupDiscoveryFailedErrorGroups(err); ok {
+		for version := range silent {
+			out.silent = append(out.silent, version.Group)
 		}
-		c.note("%s: kinds of these groups are left out", silent)
+		slices.Sort(out.silent)
+		out.silent = slices.Compact(out.silent)
+		c.note("no answer from %s: kinds of these groups are left out", strings.Join(out.silent, ", "))
 	} else if err != nil {
 		return out, fmt.Errorf("asking the API server which kinds it serves: %w", err)
 	}
@@ -331,18 +224,11 @@ func (c *cluster) find(rank func(of schema.GroupVersion, resource *metav1.APIRes
 		return at, false, err
 	}
 	best := 0
-	for _, list := range found.lists {
-		of, err := schema.ParseGroupVersion(list.GroupVersion)
-		if err != nil {
-			continue
+	cleanup.Each(found.groups, found.lists, func(of schema.GroupVersion, resource *metav1.APIResource) {
+		if rank := rank(of, resource); rank > 0 && (best == 0 || rank < best) {
+			at, best = of.WithResource(resource.Name).GroupResource(), rank
 		}
-		for i := range list.APIResources {
-			resource := &list.APIResources[i]
-			if rank := rank(of, resource); rank > 0 && (best == 0 || rank < best) && !strings.Contains(resource.Name, "/") {
-				at, best = of.WithResource(resource.Name).GroupResource(), rank
-			}
-		}
-	}
+	})
 	return at, best > 0, nil
 }
 

@@ -136,34 +136,11 @@ func (c *cluster) eachMetadata(ctx context.Context, at schema.GroupVersionResour
 }
 
 // Pages passes the items of a list to take, page by page. A list that takes longer than the API
-// server keeps its snapshot goes on with newer objects (see [watch.Resume]). Some API servers do
-// not say where to go on: they are asked again, for all in one piece. Items that changed since then
-// come twice.
+// server keeps its snapshot goes on with newer objects (see [watch.Resume]).
 func Pages[L runtime.Object](ctx context.Context, list func(context.Context, metav1.ListOptions) (L, error), options metav1.ListOptions,
 	take func(item runtime.Object) error) error {
-	began, taken := false, map[[2]string]bool{}
-	page := func(page L) error {
-		began = true
-		return meta.EachListItem(page, func(item runtime.Object) error {
-			if object, err := meta.Accessor(item); err == nil && object.GetUID() != "" {
-				state := [2]string{string(object.GetUID()), object.GetResourceVersion()}
-				if taken[state] {
-					return nil
-				}
-				taken[state] = true
-			}
-			return take(item)
-		})
-	}
-	_, err := watch.Each(ctx, options, list, page)
-	if !began || !apierrors.IsResourceExpired(err) {
-		return err
-	}
-	all, err := list(ctx, options)
-	if err != nil {
-		return err
-	}
-	return page(all)
+	_, err := watch.Each(ctx, options, list, func(page L) error { return meta.EachListItem(page, take) })
+	return err
 }
 
 // Refused reports whether the user lacks a permission.
@@ -185,17 +162,10 @@ const (
 	Found
 )
 
-// Reader reads objects as the user: a [World].
-type Reader interface {
-	objects(at schema.GroupVersionResource, namespace string) dynamic.ResourceInterface
-	Each(ctx context.Context, at schema.GroupVersionResource, namespace string, options metav1.ListOptions,
-		take func(*unstructured.Unstructured) error) error
-}
-
 // Read reads an object of a namespace, or with "" a cluster-scoped one. That the user may not,
 // or that there is none, is no error.
-func Read[T any](ctx context.Context, from Reader, at schema.GroupVersionResource, namespace, name string) (*T, Presence, error) {
-	object, err := from.objects(at, namespace).Get(ctx, name, metav1.GetOptions{})
+func Read[T any](ctx context.Context, w *World, at schema.GroupVersionResource, namespace, name string) (*T, Presence, error) {
+	object, err := w.objects(at, namespace).Get(ctx, name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsForbidden(err):
 		return nil, Unread, nil
@@ -224,9 +194,9 @@ func typed[T any](object *unstructured.Unstructured) (*T, error) {
 }
 
 // Items reads the objects of a kind in a namespace that a selector of labels matches.
-func Items[T any](ctx context.Context, from Reader, at schema.GroupVersionResource, namespace, selector string) ([]*T, Presence, error) {
+func Items[T any](ctx context.Context, w *World, at schema.GroupVersionResource, namespace, selector string) ([]*T, Presence, error) {
 	var out []*T
-	err := from.Each(ctx, at, namespace, metav1.ListOptions{LabelSelector: selector}, func(object *unstructured.Unstructured) error {
+	err := w.Each(ctx, at, namespace, metav1.ListOptions{LabelSelector: selector}, func(object *unstructured.Unstructured) error {
 		read, err := typed[T](object)
 		out = append(out, read)
 		return err

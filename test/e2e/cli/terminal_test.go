@@ -188,16 +188,9 @@ func (s *screen) put(r rune) {
 }
 
 func (s *screen) control(sequence string) {
-	number, _ := strconv.Atoi(strings.Trim(sequence, "\x1b[AJK"))
-	switch sequence[len(sequence)-1] {
-	case 'A':
-		s.row = max(0, s.row-number)
-	case 'K':
-		s.lines[s.row] = s.lines[s.row][:min(s.at, len(s.lines[s.row]))]
-	case 'J':
-		s.lines[s.row] = s.lines[s.row][:min(s.at, len(s.lines[s.row]))]
-		s.lines = s.lines[:s.row+1]
-	default:
+	if sequence != "\x1b[K" {
 		s.lines[s.row] = append(s.lines[s.row], []rune(fmt.Sprintf("<unknown %q>", sequence))...)
+		return
 	}
+	s.lines[s.row] = s.lines[s.row][:min(s.at, len(s.lines[s.row]))]
 }
