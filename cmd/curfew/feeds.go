@@ -139,7 +139,7 @@ func (c *controller) addCoverage(context.Context) (err error) {
 	if c.labels != nil {
 		deletable, served = c.labels.Everywhere, c.labels.Served
 	}
-	c.coverage, err = webhookconfig.New(webhookconfig.Options{
+	c.coverage = webhookconfig.New(webhookconfig.Options{
 		Kinds: c.platform.Platform.Served, RuntimesKnown: c.platform.Platform.RuntimesKnown, Policies: c.policies.Objects, Deletable: deletable,
 		Labelled: served,
 		Mutating: configurations("mutatingwebhookconfigurations"), Validating: configurations("validatingwebhookconfigurations"),
@@ -149,5 +149,5 @@ func (c *controller) addCoverage(context.Context) (err error) {
 		Changed: c.reported.Set,
 		Clock:   c.clock, Log: c.log, Registerer: metrics.Registry,
 	})
-	return err
+	return nil
 }

@@ -148,10 +148,7 @@ func (c *controller) addNotices(ctx context.Context) error {
 		return fmt.Errorf("name of this host: %w", err)
 	}
 	recorder := c.mgr.GetEventRecorder("curfew-controller")
-	reports, err := feed.NewReports(recorder, c.log, metrics.Registry)
-	if err != nil {
-		return err
-	}
+	reports := feed.NewReports(recorder, c.log, metrics.Registry)
 	reports.UID = c.namespaces.UID
 	uids := func(target events.Target) types.UID {
 		if target.Policy {

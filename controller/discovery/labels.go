@@ -14,12 +14,11 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
 	"k8s.io/utils/clock"
-
-	"curfew.dev/curfew/controller/collectors"
 
 	"curfew.dev/curfew/controller/follow"
 	"curfew.dev/curfew/controller/loop"
@@ -91,20 +90,18 @@ type Labels struct {
 	places []Place
 }
 
-// NewLabels makes a Labels. It fails if its metrics cannot be registered.
-func NewLabels(options LabelsOptions) (*Labels, error) {
+// NewLabels makes a Labels.
+func NewLabels(options LabelsOptions) *Labels {
+	factory := promauto.With(options.Registerer)
 	l := &Labels{
 		options: options, log: options.Log.WithName("labels"), wake: loop.NewSignal(), reported: map[schema.GroupKind]string{},
-		watched: collectors.Gauge("curfew_label_kinds_watched",
-			"Kinds whose TTL labels are carried out, in some namespaces at least.").WithLabelValues(),
+		watched: factory.NewGauge(prometheus.GaugeOpts{Name: "curfew_label_kinds_watched",
+			Help: "Kinds whose TTL labels are carried out, in some namespaces at least."}),
 	}
 	l.source = &Source{
 		Make: options.Make, Log: l.log,
-		Skipped: collectors.Gauge("curfew_label_kinds_skipped",
-			"Kinds whose TTL labels have no effect, by reason: Curfew lacks a permission, or the feed cannot be made.", "group", "kind", "reason"),
-	}
-	if err := collectors.Register(options.Registerer, "metrics of labels", l.source.Skipped, l.watched); err != nil {
-		return nil, err
+		Skipped: factory.NewGaugeVec(prometheus.GaugeOpts{Name: "curfew_label_kinds_skipped",
+			Help: "Kinds whose TTL labels have no effect, by reason: Curfew lacks a permission, or the feed cannot be made."}, []string{"group", "kind", "reason"}),
 	}
 	l.services = follow.NewMirror(options.APIServices, readService, options.Clock, l.log)
 	l.services.OnChange(func(_ string, old, new *service) {
@@ -112,7 +109,7 @@ func NewLabels(options LabelsOptions) (*Labels, error) {
 			l.Again()
 		}
 	})
-	return l, nil
+	return l
 }
 
 // Again asks again which kinds are served and permitted, for example because a

@@ -10,12 +10,12 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/clock"
 
-	"curfew.dev/curfew/controller/collectors"
 	"curfew.dev/curfew/controller/discovery"
 	"curfew.dev/curfew/controller/loop"
 	"curfew.dev/curfew/policy"
@@ -99,23 +99,20 @@ func (k *Keeper) State() (wanted map[string]string, foreign []string, err error)
 	return maps.Clone(k.wanted), slices.Concat(k.foreign[k.configurations[0].kind], k.foreign[k.configurations[1].kind]), k.err
 }
 
-// New makes a keeper. It fails if its metric cannot be registered.
-func New(options Options) (*Keeper, error) {
+// New makes a keeper.
+func New(options Options) *Keeper {
 	k := &Keeper{
 		options: options, wanted: map[string]string{}, foreign: map[string][]string{},
 		log: options.Log.WithName("coverage"), changed: loop.NewSignal(),
 	}
-	k.failed = collectors.Counter("curfew_coverage_errors_total",
-		"Attempts to bring the webhook configurations curfew-kinds in step with profiles and policies that failed.").WithLabelValues()
-	if err := collectors.Register(options.Registerer, "the metric of coverage", k.failed); err != nil {
-		return nil, err
-	}
+	k.failed = promauto.With(options.Registerer).NewCounter(prometheus.CounterOpts{Name: "curfew_coverage_errors_total",
+		Help: "Attempts to bring the webhook configurations curfew-kinds in step with profiles and policies that failed."})
 	failure := admissionv1.Ignore
 	if options.FailClosed {
 		failure = admissionv1.Fail
 	}
 	k.configurations = []*configuration{k.configuration(mutating, options.Mutating), k.configuration(validating(failure), options.Validating)}
-	return k, nil
+	return k
 }
 
 // Again makes the plan again, because its input has changed.

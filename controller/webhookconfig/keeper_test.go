@@ -151,9 +151,7 @@ func beginWith(t *testing.T, kinds []platform.Served, change func(*Options)) *sc
 		Mutating: s.mutating, Validating: s.validating, Namespace: "curfew-system", Static: "curfew", Clock: clock.RealClock{}, Log: logr.Discard(), Registerer: counters,
 	}
 	change(&options)
-	keeper, err := New(options)
-	must(t, err)
-	s.Keeper = keeper
+	s.Keeper = New(options)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)
 	go func() { done <- s.Run(ctx) }()
