@@ -244,37 +244,14 @@ type Place struct {
 	Namespaces []string
 }
 
-// OnChange registers a function that is called when [Labels.Everywhere] or [Labels.Places] has
-// changed. Call it before Run.
+// OnChange registers a function that is called when [Labels.Places] has changed. Call it before Run.
 func (l *Labels) OnChange(f func()) { l.changed = append(l.changed, f) }
-
-// Everywhere returns the resources whose objects Curfew may delete in all namespaces, in a stable
-// order. It returns false until that is known.
-func (l *Labels) Everywhere() (out []schema.GroupResource, known bool) {
-	places, known := l.Places()
-	for _, place := range places {
-		if slices.Contains(place.Namespaces, metav1.NamespaceAll) {
-			out = append(out, place.GroupResource())
-		}
-	}
-	return out, known
-}
 
 // Places are the kinds that are served, in a stable order. It returns false until they are known.
 func (l *Labels) Places() ([]Place, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.places, l.places != nil
-}
-
-// Served are the kinds of [Labels.Places].
-func (l *Labels) Served() ([]Kind, bool) {
-	places, known := l.Places()
-	var out []Kind
-	for _, place := range places {
-		out = append(out, place.Kind)
-	}
-	return out, known
 }
 
 func (l *Labels) set(places []Place) {

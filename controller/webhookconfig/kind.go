@@ -2,8 +2,6 @@ package webhookconfig
 
 import (
 	"cmp"
-	"crypto/sha256"
-	"encoding/hex"
 	"slices"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
@@ -193,8 +191,7 @@ func (k *kind) name() string {
 	}
 	name := k.Resource + "." + cmp.Or(k.Kind.Group, "core")
 	if len(name) > maxName {
-		sum := sha256.Sum256([]byte(name))
-		name = k.Resource + "." + hex.EncodeToString(sum[:8])
+		return k.Resource // number tells kinds of one resource apart.
 	}
 	return name
 }

@@ -62,15 +62,15 @@ func (p *plan) ttlLabel(in *Input, name, key, changed string, others ...admissio
 func (in *Input) labelled(
 	name, key string, scope admissionv1.ScopeType, namespaces []metav1.LabelSelectorRequirement, created, changed string,
 	others ...admissionv1.MatchCondition,
-) entry {
+) admissionv1.MutatingWebhook {
 	// On UPDATE the API server also selects by the old labels. The new ones decide.
 	updated := fmt.Sprintf("object.?metadata.?labels[?%q].hasValue()", key) + " && (\n" + indent(changed) + "\n)"
 	isNew := admissionv1.MatchCondition{Name: "label-is-new", Expression: isCreated + "\n? " + created + "\n: (\n" + indent(updated) + "\n)"}
 	out := in.entry(name, admissionv1.RuleWithOperations{}, namespaces)
-	out.rules = everything(scope)
-	out.objects = metav1.LabelSelector{MatchExpressions: label(key, true)}
+	out.Rules = everything(scope)
+	out.ObjectSelector.MatchExpressions = label(key, true)
 	conditions := append([]admissionv1.MatchCondition{isNew, undeleted, reviewed}, others...)
-	out.conditions = []admissionv1.MatchCondition{allOf("label-concerns-curfew", conditions...)}
+	out.MatchConditions = []admissionv1.MatchCondition{allOf("label-concerns-curfew", conditions...)}
 	return out
 }
 
@@ -111,8 +111,11 @@ func (in *Input) mayDelete() string {
 		`.namespace(request.?namespace.orValue("")).check("delete").allowed()`
 	var known []string
 	length := 0
-	for _, at := range in.Deletable {
-		name := quote(at.Resource + "." + at.Group)
+	for _, place := range in.Places {
+		if !slices.Contains(place.Namespaces, metav1.NamespaceAll) {
+			continue
+		}
+		name := quote(place.Resource + "." + place.Group)
 		if length += len(name) + len(", "); length > maxDeletable {
 			break
 		}
@@ -194,7 +197,7 @@ var undeleted = admissionv1.MatchCondition{Name: "not-being-deleted", Expression
 // annotation, so that the webhooks for labelled objects have it validated and announced. An object
 // that gets none is validated here: a policy without effect is worth a warning.
 func (p *plan) defaultLabels(in *Input, known []*kind, all []selection) {
-	for _, served := range in.Labelled {
+	for _, served := range in.Places {
 		if slices.ContainsFunc(known, func(k *kind) bool { return k.Kind.GroupKind() == served.GroupKind() }) {
 			continue // They are sent as kinds with a profile.
 		}
@@ -202,9 +205,9 @@ func (p *plan) defaultLabels(in *Input, known []*kind, all []selection) {
 		gives := func(spec *v1alpha1.LifecyclePolicySpec) bool { return k.matches(spec) && k.getsDefault(in, spec) }
 		for _, s := range narrowed(in, all, gives) {
 			out := in.unprotected(in.entry("default-labels", k.rule(admissionv1.Create), s.namespaces, mayMatch(k.mayGetDefault())))
-			out.objects.MatchExpressions = slices.Concat(label(wellknown.LabelTTL, false), s.labels)
+			out.ObjectSelector.MatchExpressions = slices.Concat(label(wellknown.LabelTTL, false), s.labels)
 			p.mutating = append(p.mutating, out)
-			out.name = "validate-default-labels"
+			out.Name = "validate-default-labels"
 			p.validating = append(p.validating, out)
 		}
 		p.removedLabels(in, k, all)
@@ -229,7 +232,7 @@ func (p *plan) removedLabels(in *Input, k *kind, all []selection) {
 			"!object.?metadata.?annotations[?%[2]q].hasValue()", keys[name], wellknown.AnnotationLabelSource)
 		condition := admissionv1.MatchCondition{Name: "its-label-is-removed", Expression: removed}
 		out := in.entry(name, k.withStatus(admissionv1.Update), nil, condition)
-		out.objects.MatchExpressions = label(keys[name], true) // The API server selects by the old labels too.
+		out.ObjectSelector.MatchExpressions = label(keys[name], true) // The API server selects by the old labels too.
 		p.mutating = append(p.mutating, in.unprotected(out))
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -121,9 +122,9 @@ func (p *plan) policies(in *Input, k *kind, all []selection) {
 		return !k.unchanging && k.matches(spec) && k.getsDefault(in, spec)
 	}
 	bounds := func(spec *v1alpha1.LifecyclePolicySpec) bool { return k.matches(spec) && k.isBounded(spec) }
-	entry := func(name, inUse string, operation admissionv1.OperationType, s *selection, conditions ...admissionv1.MatchCondition) entry {
+	entry := func(name, inUse string, operation admissionv1.OperationType, s *selection, conditions ...admissionv1.MatchCondition) admissionv1.MutatingWebhook {
 		out := in.entry(name, k.rule(operation), append(label(inUse, false), s.namespaces...), conditions...)
-		out.objects.MatchExpressions = s.labels
+		out.ObjectSelector.MatchExpressions = s.labels
 		return out
 	}
 	// A denial names its webhook, which should not be one or the other by chance.
@@ -199,8 +200,10 @@ func (k *kind) isBounded(spec *v1alpha1.LifecyclePolicySpec) bool {
 	return bounds != nil && (bounds.MinDeadline != nil || bounds.MaxDeadline != nil) && len(k.deadlines) > 0
 }
 
-// protected returns the names and the patterns of --protect.
-func (in *Input) protected() (names, patterns []string) {
+// unprotected leaves the namespaces of --protect out of a webhook. A selector takes names only, so
+// that patterns become a match condition.
+func (in *Input) unprotected(out admissionv1.MutatingWebhook) admissionv1.MutatingWebhook {
+	var names, patterns []string
 	for _, name := range in.Protect {
 		if judging.IsPattern(name) {
 			patterns = append(patterns, name)
@@ -208,20 +211,13 @@ func (in *Input) protected() (names, patterns []string) {
 			names = append(names, name)
 		}
 	}
-	return names, patterns
-}
-
-// unprotected leaves the namespaces of --protect out of a webhook. A selector takes names only, so
-// that patterns become a match condition.
-func (in *Input) unprotected(out entry) entry {
-	names, patterns := in.protected()
 	if len(names) > 0 {
-		out.namespaces.MatchExpressions = append(slices.Clone(out.namespaces.MatchExpressions),
-			metav1.LabelSelectorRequirement{Key: "kubernetes.io/metadata.name", Operator: metav1.LabelSelectorOpNotIn, Values: names})
+		out.NamespaceSelector = &metav1.LabelSelector{MatchExpressions: append(slices.Clone(out.NamespaceSelector.MatchExpressions),
+			metav1.LabelSelectorRequirement{Key: corev1.LabelMetadataName, Operator: metav1.LabelSelectorOpNotIn, Values: names})}
 	}
 	if len(patterns) > 0 {
 		condition := admissionv1.MatchCondition{Name: "not-protected", Expression: "!" + judging.ProtectedRequest(patterns)}
-		out.conditions = append(slices.Clone(out.conditions), condition)
+		out.MatchConditions = append(slices.Clone(out.MatchConditions), condition)
 	}
 	return out
 }
@@ -236,7 +232,7 @@ func (p *plan) protection(in *Input, k *kind, all []selection) {
 		out := in.entry("validate-protection", k.withStatus(admissionv1.Create, admissionv1.Update), s.namespaces, admissionv1.MatchCondition{
 			Name: "it-is-protected", Expression: fmt.Sprintf("object.?metadata.?annotations[?%[1]q].hasValue() &&\n("+isCreated+
 				" || object.?metadata.?annotations[?%[1]q] != oldObject.?metadata.?annotations[?%[1]q])", wellknown.AnnotationProtect)})
-		out.objects.MatchExpressions = slices.Concat(label(wellknown.LabelTTL, false), s.labels)
+		out.ObjectSelector.MatchExpressions = slices.Concat(label(wellknown.LabelTTL, false), s.labels)
 		p.validating = append(p.validating, out)
 	}
 }
