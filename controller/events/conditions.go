@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/tools/record"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -108,19 +109,10 @@ func (p *Pauses) write(ctx context.Context, target Target, want metav1.Condition
 // ConditionPaused is the type of the condition on a Namespace, which is not Curfew's own kind.
 const ConditionPaused corev1.NamespaceConditionType = wellknown.Prefix + "Paused"
 
-// NamespaceClient reads and patches Namespaces.
-type NamespaceClient interface {
-	Get(ctx context.Context, name string, options metav1.GetOptions) (*corev1.Namespace, error)
-	List(ctx context.Context, options metav1.ListOptions) (*corev1.NamespaceList, error)
-	Patch(
-		ctx context.Context, name string, kind types.PatchType, data []byte, options metav1.PatchOptions, subresources ...string,
-	) (*corev1.Namespace, error)
-}
-
 // Namespaces writes conditions in the status of Namespaces. Only the namespace controller writes
 // there, too, while a namespace terminates, and it keeps conditions that it does not know.
 type Namespaces struct {
-	Client NamespaceClient
+	Client typedcorev1.NamespaceInterface
 	// InUse returns the namespaces that use Curfew.
 	InUse func() []string
 }
