@@ -145,9 +145,17 @@ func merge(have, want *webhooks) *webhooks {
 		want = &webhooks{ObjectMeta: metav1.ObjectMeta{Annotations: injections(have.Annotations), OwnerReferences: have.OwnerReferences}}
 	}
 	out.Webhooks, out.OwnerReferences = want.Webhooks, want.OwnerReferences
+	var present []byte
+	if len(have.Webhooks) > 0 {
+		present = have.Webhooks[0].ClientConfig.CABundle
+	}
 	for i := range out.Webhooks {
-		if bundle := &out.Webhooks[i].ClientConfig.CABundle; len(have.Webhooks) > 0 && keepsBundle(have, want, *bundle) {
-			*bundle = have.Webhooks[0].ClientConfig.CABundle
+		// The webhook or cert-manager's cainjector injects the bundle, here and into the static
+		// configuration, and the read of the static one may be old. A CA that is trusted here is
+		// therefore never removed.
+		bundle := &out.Webhooks[i].ClientConfig.CABundle
+		if bytes.Contains(present, *bundle) || len(present) > 0 && len(want.Annotations) > 0 {
+			*bundle = present
 		}
 	}
 	for key, value := range want.Labels {
@@ -161,14 +169,6 @@ func merge(have, want *webhooks) *webhooks {
 		return nil
 	}
 	return out
-}
-
-// keepsBundle reports whether the present bundle stays. The webhook or cert-manager's cainjector
-// injects it, here and into the static configuration, and the read of the static one may be old. A
-// CA that is trusted here is therefore never removed.
-func keepsBundle(have, want *webhooks, static []byte) bool {
-	present := have.Webhooks[0].ClientConfig.CABundle
-	return bytes.Contains(present, static) || len(present) > 0 && len(want.Annotations) > 0
 }
 
 // injectPrefix begins the annotations that tell cert-manager's cainjector what to inject.

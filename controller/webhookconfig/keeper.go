@@ -151,10 +151,10 @@ func (k *Keeper) input() (in *Input, again time.Duration, err error) {
 	o, copied := &k.options, k.options.Input
 	in = &copied
 	in.coarse = k.coarse
-	if in.Kinds, err = o.Kinds(); err != nil {
-		return nil, 0, err
+	if in.Kinds, err = o.Kinds(); err == nil {
+		in.Policies, err = o.Policies()
 	}
-	if in.Policies, err = o.Policies(); err != nil {
+	if err != nil {
 		return nil, 0, err
 	}
 	known := true

@@ -2,7 +2,6 @@ package webhookconfig
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -112,26 +111,22 @@ func (in *Input) mayDelete() string {
 	var known []string
 	length := 0
 	for _, place := range in.Places {
-		if !slices.Contains(place.Namespaces, metav1.NamespaceAll) {
-			continue
+		if slices.Contains(place.Namespaces, metav1.NamespaceAll) && length < maxDeletable {
+			known = append(known, place.Resource+"."+place.Group)
+			length += len(known[len(known)-1]) + len(`"", `)
 		}
-		name := quote(place.Resource + "." + place.Group)
-		if length += len(name) + len(", "); length > maxDeletable {
-			break
-		}
-		known = append(known, name)
 	}
 	if len(known) == 0 {
 		return asked
 	}
-	return "(request.resource.resource + \".\" + request.resource.group in [" + strings.Join(known, ", ") + "] ||\n" + indent(asked) + ")"
+	return "(request.resource.resource + \".\" + request.resource.group in " + quoted(known) + " ||\n" + indent(asked) + ")"
 }
 
 // bounded asks whether a policy may bound the label of an object of this kind; "" if none does.
 // Selectors are left to Curfew.
 func (in *Input) bounded() string {
 	var kinds []string
-	for _, p := range sorted(in.Policies) {
+	for _, p := range in.Policies {
 		bounds := p.Spec.Bounds
 		if bounds == nil || bounds.MinTTLLabel == nil && bounds.MaxTTLLabel == nil && bounds.LatestDate == nil {
 			continue
@@ -157,13 +152,9 @@ func is(part, pattern string) string {
 // everything matches creations and updates of every object, and writes of subresources: for many
 // kinds, a write of the status can change labels.
 func everything(scope admissionv1.ScopeType) []admissionv1.RuleWithOperations {
-	rule := func(resource string, operation admissionv1.OperationType) admissionv1.RuleWithOperations {
-		return admissionv1.RuleWithOperations{
-			Operations: []admissionv1.OperationType{operation},
-			Rule:       admissionv1.Rule{APIGroups: []string{"*"}, APIVersions: []string{"*"}, Resources: []string{resource}, Scope: &scope},
-		}
+	return []admissionv1.RuleWithOperations{
+		ruleOf("*", "*", "*", scope, admissionv1.Create), ruleOf("*", "*", "*/*", scope, admissionv1.Update),
 	}
-	return []admissionv1.RuleWithOperations{rule("*", admissionv1.Create), rule("*/*", admissionv1.Update)}
 }
 
 // reviewed leaves out kinds that the cluster depends on and kinds that are never stored: a label on
@@ -223,16 +214,16 @@ func (p *plan) removedLabels(in *Input, k *kind, all []selection) {
 	if k.unchanging || !slices.ContainsFunc(all, func(s selection) bool { return s.any(gives) }) {
 		return
 	}
-	keys := map[string]string{"removed-labels": wellknown.LabelTTL}
-	if in.Alias {
-		keys["removed-labels-kyverno"] = wellknown.LabelKyvernoTTL
-	}
-	for _, name := range slices.Sorted(maps.Keys(keys)) {
-		removed := fmt.Sprintf("oldObject.?metadata.?labels[?%[1]q].hasValue() &&\n!object.?metadata.?labels[?%[1]q].hasValue() &&\n"+
-			"!object.?metadata.?annotations[?%[2]q].hasValue()", keys[name], wellknown.AnnotationLabelSource)
-		condition := admissionv1.MatchCondition{Name: "its-label-is-removed", Expression: removed}
+	removed := func(name, key string) {
+		condition := admissionv1.MatchCondition{Name: "its-label-is-removed", Expression: fmt.Sprintf(
+			"oldObject.?metadata.?labels[?%[1]q].hasValue() &&\n!object.?metadata.?labels[?%[1]q].hasValue() &&\n"+
+				"!object.?metadata.?annotations[?%[2]q].hasValue()", key, wellknown.AnnotationLabelSource)}
 		out := in.entry(name, k.withStatus(admissionv1.Update), nil, condition)
-		out.ObjectSelector.MatchExpressions = label(keys[name], true) // The API server selects by the old labels too.
+		out.ObjectSelector.MatchExpressions = label(key, true) // The API server selects by the old labels too.
 		p.mutating = append(p.mutating, in.unprotected(out))
+	}
+	removed("removed-labels", wellknown.LabelTTL)
+	if in.Alias {
+		removed("removed-labels-kyverno", wellknown.LabelKyvernoTTL)
 	}
 }

@@ -1,7 +1,6 @@
 package webhookconfig
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -118,14 +117,15 @@ func (p *plan) kind(in *Input, k *kind) {
 			in.entry("validate-marked."+k.name(), both, label(wellknown.LabelInUse, false), concerns(k.validated)))
 	}
 	if k.isRuntime { // It has a stamp that says since when it has its TTL.
-		p.mutating = append(p.mutating, in.entry("runtimes", both, nil, concerns(k.ttlChanges())))
+		p.mutating = append(p.mutating, in.entry("runtimes", both, nil, concerns(withOld(anyOf(k.differ(true, nil, k.ttls...))))))
 	}
 	if !k.Finishable() {
 		return // It never gets a default.
 	}
+	values := k.differ(true, nil, k.TTL, k.TTLSucceeded, k.TTLFailed, k.Deadline)
 	p.mutating = append(p.mutating, in.entry("changed-defaults", k.rule(admissionv1.Update), nil,
 		admissionv1.MatchCondition{Name: "may-change-a-default", Expression: k.mayChangeDefault()},
-		admissionv1.MatchCondition{Name: "its-value-changes", Expression: k.valueChanges()}))
+		admissionv1.MatchCondition{Name: "its-value-changes", Expression: withOld(anyOf(values))}))
 	if k.ClusterScoped {
 		p.mutating = append(p.mutating, in.entry("defaults-cluster", create, nil, k.mayBeDefaulted()))
 		return
@@ -193,19 +193,10 @@ func number(entries []admissionv1.MutatingWebhook, kinds string) {
 	seen := map[string]int{}
 	for i := range entries {
 		name := entries[i].Name
-		seen[name]++
-		if seen[name] > 1 {
-			what, kind, found := strings.Cut(name, ".")
-			name = fmt.Sprintf("%s-%d", what, seen[name])
-			if found {
-				name += "." + kind
-			}
+		if seen[name]++; seen[name] > 1 {
+			what, _, _ := strings.Cut(name, ".")
+			name = fmt.Sprintf("%s-%d%s", what, seen[name], name[len(what):])
 		}
 		entries[i].Name = name + kinds + "." + wellknown.Group
 	}
-}
-
-// sorted are policies in an order that is always the same.
-func sorted(policies []*v1alpha1.LifecyclePolicy) []*v1alpha1.LifecyclePolicy {
-	return slices.SortedFunc(slices.Values(policies), func(a, b *v1alpha1.LifecyclePolicy) int { return cmp.Compare(a.Name, b.Name) })
 }

@@ -8,8 +8,6 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/validation"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/judging"
@@ -28,36 +26,28 @@ type selection struct {
 // selector.
 func selections(policies []*v1alpha1.LifecyclePolicy) []selection {
 	var out []selection
-	for _, p := range sorted(policies) {
-		namespaces, labels, ok := selectorsOf(p)
-		if !ok {
+	byName := func(a, b *v1alpha1.LifecyclePolicy) int { return cmp.Compare(a.Name, b.Name) }
+	for _, p := range slices.SortedFunc(slices.Values(policies), byName) {
+		match := &p.Spec.Match
+		_, errNamespaces := metav1.LabelSelectorAsSelector(match.NamespaceSelector)
+		if _, err := metav1.LabelSelectorAsSelector(match.ObjectSelector); errNamespaces != nil || err != nil {
 			continue
 		}
-		at := slices.IndexFunc(out, func(s selection) bool {
+		namespaces, labels := requirements(match.NamespaceSelector), requirements(match.ObjectSelector)
+		same := slices.IndexFunc(out, func(s selection) bool {
 			return slices.EqualFunc(s.namespaces, namespaces, equal) && slices.EqualFunc(s.labels, labels, equal)
 		})
-		if at < 0 {
-			at = len(out)
+		if same < 0 {
+			same = len(out)
 			out = append(out, selection{namespaces: namespaces, labels: labels})
 		}
-		out[at].policies = append(out[at].policies, p)
+		out[same].policies = append(out[same].policies, p)
 	}
 	return out
 }
 
-// selectorsOf returns a policy's selectors, or false if one is invalid. One that is too long
-// selects everything.
-func selectorsOf(p *v1alpha1.LifecyclePolicy) (namespaces, labels []metav1.LabelSelectorRequirement, ok bool) {
-	match := &p.Spec.Match
-	for _, selector := range []*metav1.LabelSelector{match.NamespaceSelector, match.ObjectSelector} {
-		if len(validation.ValidateLabelSelector(selector, validation.LabelSelectorValidationOptions{}, field.NewPath("selector"))) > 0 {
-			return nil, nil, false
-		}
-	}
-	return requirements(match.NamespaceSelector), requirements(match.ObjectSelector), true
-}
-
-// requirements returns the requirements of a selector that is short enough for a condition.
+// requirements returns the requirements of a selector. One that is too long for a condition selects
+// everything.
 func requirements(selector *metav1.LabelSelector) []metav1.LabelSelectorRequirement {
 	if selector.Size() > maxCondition {
 		return nil
@@ -129,8 +119,12 @@ func (p *plan) policies(in *Input, k *kind, all []selection) {
 	}
 	// A denial names its webhook, which should not be one or the other by chance.
 	otherwise := admissionv1.MatchCondition{Name: "nothing-else-sends-it", Expression: "!(\n" + indent(k.validated) + "\n)"}
+	defaulted := k.inUse
+	if !k.Finishable() {
+		defaulted = ""
+	}
 	for _, s := range narrowed(in, all, gives) {
-		p.mutating = append(p.mutating, in.unprotected(entry("policies", k.inUse, admissionv1.Create, &s, mayMatch(k.mayGetDefault()))))
+		p.mutating = append(p.mutating, in.unprotected(entry("policies", defaulted, admissionv1.Create, &s, mayMatch(k.mayGetDefault()))))
 	}
 	for _, s := range narrowed(in, all, func(spec *v1alpha1.LifecyclePolicySpec) bool { return gives(spec) || bounds(spec) }) {
 		var conditions []string
@@ -140,14 +134,14 @@ func (p *plan) policies(in *Input, k *kind, all []selection) {
 		if s.any(bounds) {
 			conditions = append(conditions, k.deadlineChanged())
 		}
-		p.validating = append(p.validating, entry("validate-policies."+k.name(), k.validatedInUse, admissionv1.Create, &s,
+		p.validating = append(p.validating, entry("validate-policies."+k.name(), k.inUse, admissionv1.Create, &s,
 			otherwise, mayMatch(limited(anyOf(conditions)))))
 	}
-	if !k.updates {
-		return
+	if k.Kind != policy.PodProfile.Kind {
+		return // The changed deadlines of other kinds are sent anyway.
 	}
 	for _, s := range narrowed(in, all, bounds) {
-		p.validating = append(p.validating, entry("validate-deadlines."+k.name(), k.validatedInUse, admissionv1.Update, &s,
+		p.validating = append(p.validating, entry("validate-deadlines."+k.name(), k.inUse, admissionv1.Update, &s,
 			otherwise, mayMatch(k.deadlineChanged())))
 	}
 }
