@@ -73,12 +73,11 @@ func (p *Pauses) wanted(now time.Time) (want map[Target]metav1.Condition, wait t
 func conditionOf(pauses []pause) metav1.Condition {
 	slices.SortFunc(pauses, func(a, b pause) int { return strings.Compare(a.Message, b.Message) })
 	var messages []string
-	for i, one := range pauses {
-		if i == maxScopes {
-			messages = append(messages, fmt.Sprintf("and %d more", len(pauses)-i))
-			break
-		}
-		messages = append(messages, one.Message)
+	for _, pause := range pauses[:min(maxScopes, len(pauses))] {
+		messages = append(messages, pause.Message)
+	}
+	if more := len(pauses) - maxScopes; more > 0 {
+		messages = append(messages, fmt.Sprintf("and %d more", more))
 	}
 	return metav1.Condition{Status: metav1.ConditionTrue, Reason: pauses[0].Reason, Message: strings.Join(messages, "; ")}
 }

@@ -256,12 +256,11 @@ func (of *deletions) describe(reason string) string {
 		return cmp.Or(of.counts[b]-of.counts[a], strings.Compare(a.kind, b.kind), strings.Compare(a.trigger, b.trigger))
 	})
 	var parts []string
-	for i, g := range groups {
-		if i == maxKinds {
-			parts = append(parts, fmt.Sprintf("%d more kinds", len(groups)-i))
-			break
-		}
+	for _, g := range groups[:min(maxKinds, len(groups))] {
 		parts = append(parts, fmt.Sprintf("%d x %s by %s", of.counts[g], g.kind, g.trigger))
+	}
+	if more := len(groups) - maxKinds; more > 0 {
+		parts = append(parts, fmt.Sprintf("%d more kinds", more))
 	}
 	return fmt.Sprintf("%s %s: %s", verb, strings.Join(parts, ", "), strings.Join(of.names, ", "))
 }
