@@ -65,9 +65,24 @@ func coveredWith(t *testing.T, in *webhookconfig.Input, policies ...string) []we
 		must(t, yaml.UnmarshalStrict([]byte(text), policy))
 		in.Policies = append(in.Policies, policy)
 	}
-	mutating, validating, err := webhookconfig.Configurations(in, only[*admissionv1.MutatingWebhookConfiguration](objects)[0], only[*admissionv1.ValidatingWebhookConfiguration](objects)[0])
-	must(t, err)
+	mutating, validating := planned(t, in, objects)
 	return webhooks(t, append(objects, runtime.Object(mutating), runtime.Object(validating)))
+}
+
+// planned are the configurations that the controller keeps beside the static ones.
+func planned(t *testing.T, in *webhookconfig.Input, static []runtime.Object,
+) (*admissionv1.MutatingWebhookConfiguration, *admissionv1.ValidatingWebhookConfiguration) {
+	t.Helper()
+	convert := func(from, to any) {
+		text, err := yaml.Marshal(from)
+		must(t, err)
+		must(t, yaml.Unmarshal(text, to))
+	}
+	staticValidating, out := &admissionv1.MutatingWebhookConfiguration{}, &admissionv1.ValidatingWebhookConfiguration{}
+	convert(only[*admissionv1.ValidatingWebhookConfiguration](static)[0], staticValidating)
+	mutating, validating := webhookconfig.Configurations(in, only[*admissionv1.MutatingWebhookConfiguration](static)[0], staticValidating)
+	convert(validating, out)
+	return mutating, out
 }
 
 // everywhere is a kind that the controller may delete in all namespaces.

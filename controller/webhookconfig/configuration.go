@@ -193,23 +193,12 @@ const (
 )
 
 // Configurations are what a keeper writes beside the static configurations; nil where nothing has
-// to be sent.
+// to be sent. A ValidatingWebhookConfiguration has the fields of a mutating one.
 func Configurations(
-	in *Input, static *admissionv1.MutatingWebhookConfiguration, staticValidating *admissionv1.ValidatingWebhookConfiguration,
-) (mutating *admissionv1.MutatingWebhookConfiguration, validating *admissionv1.ValidatingWebhookConfiguration, err error) {
-	object, err := asUnstructured(staticValidating)
-	if err != nil {
-		return nil, nil, err
-	}
+	in *Input, static, staticValidating *admissionv1.MutatingWebhookConfiguration,
+) (mutating, validating *admissionv1.MutatingWebhookConfiguration) {
 	plan := newPlan(in)
-	validates := plan.render(validatingKind, in, typed(object))
-	if validates != nil {
-		validating = &admissionv1.ValidatingWebhookConfiguration{}
-		if object, err = asUnstructured(validates); err == nil {
-			err = runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, validating)
-		}
-	}
-	return plan.render(mutatingKind, in, static), validating, err
+	return plan.render(mutatingKind, in, static), plan.render(validatingKind, in, staticValidating)
 }
 
 // render makes the configuration; nil if there is nothing to send, or nowhere to send it. It sets

@@ -48,7 +48,7 @@ func TestManyPoliciesStayWithinTheLimits(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			in.Namespace, in.Controller, in.Alias = "curfew-system", "curfew-controller", true
-			mutating, validating := configurations(t, in, staticMutating(), staticValidating())
+			mutating, validating := Configurations(in, staticMutating(), staticValidating())
 			for _, object := range []any{mutating, validating} {
 				if text, err := json.Marshal(object); err != nil || len(text) > 1_400_000 {
 					t.Errorf("%d bytes (%v), want no more than the API server stores", len(text), err)

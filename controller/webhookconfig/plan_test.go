@@ -77,23 +77,15 @@ func staticMutating() *admissionv1.MutatingWebhookConfiguration {
 		{Name: "defaults.curfew.dev", ClientConfig: service("/mutate"), TimeoutSeconds: new(int32(5))}}}
 }
 
-func staticValidating() *admissionv1.ValidatingWebhookConfiguration {
-	return &admissionv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "curfew", UID: "static-v"}, Webhooks: []admissionv1.ValidatingWebhook{
+func staticValidating() *admissionv1.MutatingWebhookConfiguration {
+	return &admissionv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "curfew", UID: "static-v"}, Webhooks: []admissionv1.MutatingWebhook{
 		{Name: "validate.curfew.dev", ClientConfig: service("/validate"), TimeoutSeconds: new(int32(5))}}}
-}
-
-func configurations(t *testing.T, in *Input, static *admissionv1.MutatingWebhookConfiguration, staticValidating *admissionv1.ValidatingWebhookConfiguration,
-) (*admissionv1.MutatingWebhookConfiguration, *admissionv1.ValidatingWebhookConfiguration) {
-	t.Helper()
-	mutating, validating, err := Configurations(in, static, staticValidating)
-	must(t, err)
-	return mutating, validating
 }
 
 // TestBuiltinProfiles: what a cluster that serves every kind with a built-in profile has. Read the
 // difference before you update.
 func TestBuiltinProfiles(t *testing.T) {
-	mutating, validating := configurations(t, &Input{Kinds: builtinKinds(t), Namespace: "curfew-system", Controller: "curfew-controller"}, staticMutating(), staticValidating())
+	mutating, validating := Configurations(&Input{Kinds: builtinKinds(t), Namespace: "curfew-system", Controller: "curfew-controller"}, staticMutating(), staticValidating())
 	for name, object := range map[string]any{"mutating.yaml": mutating, "validating.yaml": validating} {
 		have, err := yaml.Marshal(object)
 		must(t, err)
@@ -113,18 +105,18 @@ func TestBuiltinProfiles(t *testing.T) {
 // Nothing to send means no configuration, and so does nowhere to send it. Labels of any kind are
 // always sent.
 func TestNothingToSend(t *testing.T) {
-	mutating, validating := configurations(t, &Input{Namespace: "curfew-system"}, staticMutating(), staticValidating())
+	mutating, validating := Configurations(&Input{Namespace: "curfew-system"}, staticMutating(), staticValidating())
 	if mutating != nil || len(validating.Webhooks) != len(annotationLabels)+1 {
 		t.Errorf("got %v and %d webhooks without kinds and policies", mutating, len(validating.Webhooks))
 	}
-	_, validating = configurations(t, &Input{Namespace: "curfew-system", Alias: true}, staticMutating(), staticValidating())
+	_, validating = Configurations(&Input{Namespace: "curfew-system", Alias: true}, staticMutating(), staticValidating())
 	if len(validating.Webhooks) != len(annotationLabels)+2 {
 		t.Errorf("got %d webhooks with --kyverno-label, want one more", len(validating.Webhooks))
 	}
 	elsewhere := staticMutating()
 	elsewhere.Webhooks = elsewhere.Webhooks[:1]
 	in := &Input{Kinds: builtinKinds(t), Namespace: "curfew-system"}
-	if mutating, validating := configurations(t, in, elsewhere, &admissionv1.ValidatingWebhookConfiguration{}); mutating != nil || validating != nil {
+	if mutating, validating := Configurations(in, elsewhere, &admissionv1.MutatingWebhookConfiguration{}); mutating != nil || validating != nil {
 		t.Errorf("got %v and %v without a webhook to send to", mutating, validating)
 	}
 }
@@ -172,7 +164,7 @@ func TestTargetIsCopied(t *testing.T) {
 	static.Webhooks[1].TimeoutSeconds = new(int32(2))
 	long := staticValidating()
 	long.Webhooks[0].TimeoutSeconds = new(int32(30))
-	mutating, validating := configurations(t, &Input{Kinds: builtinKinds(t), Namespace: "x", FailClosed: true}, static, long)
+	mutating, validating := Configurations(&Input{Kinds: builtinKinds(t), Namespace: "x", FailClosed: true}, static, long)
 	if a, b := *mutating.Webhooks[0].FailurePolicy, *validating.Webhooks[0].FailurePolicy; a != admissionv1.Ignore || b != admissionv1.Fail {
 		t.Errorf("failure policies %s and %s; want that of the flag for validation alone", a, b)
 	}
