@@ -4,7 +4,6 @@ import (
 	"strings"
 	"testing"
 
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/cel/environment"
 
 	"curfew.dev/curfew/controller/discovery"
@@ -45,7 +44,7 @@ func TestDefaultLabelsConditions(t *testing.T) {
 	in := &webhookconfig.Input{Kinds: served(t), Namespace: "curfew-system", Controller: "curfew-controller", Protect: []string{"kube-system"}}
 	for _, resource := range []string{"configmaps", "things", "services", "nodes", "persistentvolumeclaims", "clusterroles", "persistentvolumes", "jobsets", "deployments"} {
 		scoped := resource == "nodes" || resource == "clusterroles" || resource == "persistentvolumes"
-		in.Labelled = append(in.Labelled, discovery.Kind{GroupVersionKind: kinds[resource], Resource: resource, ClusterScoped: scoped})
+		in.Places = append(in.Places, discovery.Place{Kind: discovery.Kind{GroupVersionKind: kinds[resource], Resource: resource, ClusterScoped: scoped}})
 	}
 	entries := coveredWith(t, in,
 		"{metadata: {name: a}, spec: {match: {kinds: [{kind: ConfigMap}, {kind: Node}, {group: apps, kind: Deployment}, {group: gone.example.com, kind: Gone}], namespaceSelector: {matchLabels: {env: dev}}}, defaults: {ttlLabel: {value: 7d}}}}",
@@ -67,7 +66,7 @@ func TestDefaultLabelsConditions(t *testing.T) {
 func TestProtectionConditions(t *testing.T) {
 	in := &webhookconfig.Input{Kinds: served(t), Namespace: "curfew-system", Controller: "curfew-controller"}
 	for _, resource := range []string{"configmaps", "services", "deployments"} {
-		in.Labelled = append(in.Labelled, discovery.Kind{GroupVersionKind: kinds[resource], Resource: resource})
+		in.Places = append(in.Places, discovery.Place{Kind: discovery.Kind{GroupVersionKind: kinds[resource], Resource: resource}})
 	}
 	entries := coveredWith(t, in, "{metadata: {name: a}, spec: {match: {kinds: [{kind: ConfigMap}, {group: apps, kind: Deployment}], namespaceSelector: {matchLabels: {env: dev}}}, bounds: {protect: Deny}}}",
 		"{metadata: {name: b}, spec: {bounds: {protect: Deny}}}")
@@ -101,6 +100,6 @@ func TestProtectionConditions(t *testing.T) {
 func TestDefaultLabelOfAKindWithAProfile(t *testing.T) {
 	policy := "{metadata: {name: a}, spec: {match: {kinds: [{group: apps, kind: Deployment}]}, defaults: {ttlLabel: {value: 7d}}}}"
 	in := &webhookconfig.Input{Kinds: served(t), Namespace: "curfew-system", Controller: "curfew-controller",
-		Labelled: []discovery.Kind{{GroupVersionKind: schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"}, Resource: "deployments"}}}
+		Places: []discovery.Place{everywhere("deployments")}}
 	evaluate(t, coveredWith(t, in, policy), map[string]request{"Deployment": {resource: "deployments", new: bareJob, wants: "policies.kinds.curfew.dev validate-policies.deployments.apps.curfew.dev"}})
 }

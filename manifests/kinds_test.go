@@ -11,6 +11,7 @@ import (
 	"k8s.io/apiserver/pkg/cel/environment"
 	"sigs.k8s.io/yaml"
 
+	"curfew.dev/curfew/controller/discovery"
 	"curfew.dev/curfew/controller/webhookconfig"
 	"curfew.dev/curfew/manifests/profiles"
 	"curfew.dev/curfew/policy/expression"
@@ -64,9 +65,29 @@ func coveredWith(t *testing.T, in *webhookconfig.Input, policies ...string) []we
 		must(t, yaml.UnmarshalStrict([]byte(text), policy))
 		in.Policies = append(in.Policies, policy)
 	}
-	mutating, validating, err := webhookconfig.Configurations(in, only[*admissionv1.MutatingWebhookConfiguration](objects)[0], only[*admissionv1.ValidatingWebhookConfiguration](objects)[0], admissionv1.Ignore)
-	must(t, err)
+	mutating, validating := planned(t, in, objects)
 	return webhooks(t, append(objects, runtime.Object(mutating), runtime.Object(validating)))
+}
+
+// planned are the configurations that the controller keeps beside the static ones.
+func planned(t *testing.T, in *webhookconfig.Input, static []runtime.Object,
+) (*admissionv1.MutatingWebhookConfiguration, *admissionv1.ValidatingWebhookConfiguration) {
+	t.Helper()
+	convert := func(from, to any) {
+		text, err := yaml.Marshal(from)
+		must(t, err)
+		must(t, yaml.Unmarshal(text, to))
+	}
+	staticValidating, out := &admissionv1.MutatingWebhookConfiguration{}, &admissionv1.ValidatingWebhookConfiguration{}
+	convert(only[*admissionv1.ValidatingWebhookConfiguration](static)[0], staticValidating)
+	mutating, validating := webhookconfig.Configurations(in, only[*admissionv1.MutatingWebhookConfiguration](static)[0], staticValidating)
+	convert(validating, out)
+	return mutating, out
+}
+
+// everywhere is a kind that the controller may delete in all namespaces.
+func everywhere(resource string) discovery.Place {
+	return discovery.Place{Kind: discovery.Kind{GroupVersionKind: kinds[resource], Resource: resource}, Namespaces: []string{""}}
 }
 
 func TestKindsConditionsCompileOnTheOldestServer(t *testing.T) {
@@ -237,7 +258,7 @@ func TestAliasConditions(t *testing.T) {
 // What the controller knows that it may delete everywhere is not asked about; the rest is, and so is the author.
 func TestDeletableConditions(t *testing.T) {
 	entries := coveredWith(t, &webhookconfig.Input{Kinds: served(t), Namespace: "curfew-system", Controller: "curfew-controller",
-		Deletable: []schema.GroupResource{{Resource: "configmaps"}, {Group: "rbac.authorization.k8s.io", Resource: "clusterroles"}}})
+		Places: []discovery.Place{everywhere("configmaps"), everywhere("clusterroles")}})
 	for _, w := range entries {
 		if w.name == "validate-labels.curfew.dev" {
 			compile(t, w, environment.MustBaseEnvSet(oldest))

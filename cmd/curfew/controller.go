@@ -145,22 +145,13 @@ func (c *controller) addEngine(context.Context) error {
 	if err != nil {
 		return err
 	}
-	deletes, err := deletion.NewDeleteAction(client, c.clock, metrics.Registry)
-	if err != nil {
-		return err
-	}
-	c.deletion = c.disowning(deletes)
+	c.deletion = c.disowning(deletion.NewDeleteAction(client, c.clock, metrics.Registry))
 	triggers, err := c.actions()
 	if err != nil {
 		return err
 	}
-	c.rules, err = follow.NewRules(c.platform.Platform, c.platform.Namespaces, c.clock, c.log, metrics.Registry)
-	if err != nil {
-		return err
-	}
-	if c.synced, err = feed.NewSyncedMetric(metrics.Registry, c.clock, c.reported.Set); err != nil {
-		return err
-	}
+	c.rules = follow.NewRules(c.platform.Platform, c.platform.Namespaces, c.clock, c.log, metrics.Registry)
+	c.synced = feed.NewSyncedMetric(metrics.Registry, c.clock, c.reported.Set)
 	c.engine, err = expire.New(expire.Options{
 		Triggers: triggers, Known: c.known, Ping: client.Ping, Skew: c.skew, Behind: c.reach.Behind, Pauses: c.pauses, Rules: c.rules, Clock: c.clock,
 		Log: c.log.WithName("expiry"), Registerer: metrics.Registry,
@@ -193,12 +184,12 @@ func (c *controller) addFeeds(ctx context.Context) (err error) {
 }
 
 // addKinds adds the discovery of kinds, which decides which feeds run.
-func (c *controller) addKinds(context.Context) (err error) {
-	if c.kinds, err = newProfiles(c); err != nil || !c.options.on(policy.TriggerLabel) {
-		return err
+func (c *controller) addKinds(context.Context) error {
+	c.kinds = newProfiles(c)
+	if c.options.on(policy.TriggerLabel) {
+		c.labels = newLabels(c)
 	}
-	c.labels, err = newLabels(c)
-	return err
+	return nil
 }
 
 // connect subscribes each part to the changes that concern it.
@@ -254,7 +245,7 @@ var (
 )
 
 // newProfiles wires profiles → feeds of their kinds.
-func newProfiles(c *controller) (*discovery.Profiles, error) {
+func newProfiles(c *controller) *discovery.Profiles {
 	watched := func(spec *discovery.Spec) bool { return len(c.options.judges(profileOf(spec))) > 0 }
 	return discovery.NewProfiles(discovery.ProfilesOptions{
 		Typed: discovery.Typed(), Watched: watched, Deadlines: c.options.on(policy.TriggerDeadline),
@@ -263,7 +254,7 @@ func newProfiles(c *controller) (*discovery.Profiles, error) {
 }
 
 // newLabels wires discovery and permissions → feeds of labelled objects.
-func newLabels(c *controller) (*discovery.Labels, error) {
+func newLabels(c *controller) *discovery.Labels {
 	return discovery.NewLabels(discovery.LabelsOptions{
 		Discover: func(ctx context.Context) ([]*metav1.APIGroup, []*metav1.APIResourceList, error) {
 			return clientdiscovery.ServerGroupsAndResourcesWithContext(ctx, clientdiscovery.ToDiscoveryInterfaceWithContext(c.typed.Discovery()))

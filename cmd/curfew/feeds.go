@@ -134,20 +134,19 @@ func (c *controller) addCoverage(context.Context) (err error) {
 	configurations := func(resource string) webhookconfig.Client {
 		return c.objects.Resource(admissionv1.SchemeGroupVersion.WithResource(resource))
 	}
-	var deletable func() ([]schema.GroupResource, bool)
-	var served func() ([]discovery.Kind, bool)
+	var places func() ([]discovery.Place, bool)
 	if c.labels != nil {
-		deletable, served = c.labels.Everywhere, c.labels.Served
+		places = c.labels.Places
 	}
-	c.coverage, err = webhookconfig.New(webhookconfig.Options{
-		Kinds: c.platform.Platform.Served, RuntimesKnown: c.platform.Platform.RuntimesKnown, Policies: c.policies.Objects, Deletable: deletable,
-		Labelled: served,
+	c.coverage = webhookconfig.New(webhookconfig.Options{
+		Input: webhookconfig.Input{
+			Namespace: c.options.namespace, Controller: controllerAccount, FailClosed: c.options.failClosed, Alias: c.options.kyvernoLabel,
+			Protect: c.options.protected(), DryRun: c.options.dryRun, Off: c.options.triggers(false),
+		},
+		Kinds: c.platform.Platform.Served, RuntimesKnown: c.platform.Platform.RuntimesKnown, Policies: c.policies.Objects, Places: places,
 		Mutating: configurations("mutatingwebhookconfigurations"), Validating: configurations("validatingwebhookconfigurations"),
-		Namespace: c.options.namespace, Controller: controllerAccount, Static: certs.DefaultConfiguration,
-		FailClosed: c.options.failClosed, Alias: c.options.kyvernoLabel, Protect: c.options.protected(), DryRun: c.options.dryRun,
-		Off:     c.options.triggers(false),
-		Changed: c.reported.Set,
-		Clock:   c.clock, Log: c.log, Registerer: metrics.Registry,
+		Static: certs.DefaultConfiguration, Changed: c.reported.Set,
+		Clock: c.clock, Log: c.log, Registerer: metrics.Registry,
 	})
-	return err
+	return nil
 }

@@ -2,9 +2,7 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -143,15 +141,8 @@ func (n *notices) last(ctx context.Context) {
 }
 
 func (c *controller) addNotices(ctx context.Context) error {
-	instance, err := os.Hostname()
-	if err != nil {
-		return fmt.Errorf("name of this host: %w", err)
-	}
 	recorder := c.mgr.GetEventRecorder("curfew-controller")
-	reports, err := feed.NewReports(recorder, c.log, metrics.Registry)
-	if err != nil {
-		return err
-	}
+	reports := feed.NewReports(recorder, c.log, metrics.Registry)
 	reports.UID = c.namespaces.UID
 	uids := func(target events.Target) types.UID {
 		if target.Policy {
@@ -162,8 +153,7 @@ func (c *controller) addNotices(ctx context.Context) error {
 	c.notices = &notices{
 		reports: reports,
 		digests: events.NewDigests(events.DigestOptions{
-			Events: func(namespace string) events.Events { return c.typed.CoreV1().Events(namespace) }, UIDs: uids,
-			Instance: instance, Clock: c.clock, Log: c.log,
+			Client: c.typed.CoreV1(), UIDs: uids, Clock: c.clock, Log: c.log,
 		}),
 		pauses: events.NewPauses(events.PauseOptions{
 			Recorder: recorder, Namespaces: events.Namespaces{Client: c.typed.CoreV1().Namespaces(), InUse: c.namespaces.InUse},

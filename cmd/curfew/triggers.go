@@ -63,13 +63,13 @@ func stops(c *controller) (expire.Trigger, error) {
 	if err != nil {
 		return expire.Trigger{}, fmt.Errorf("client of the API server: %w", err)
 	}
-	action, err := stop.New(stop.Options{
+	action := stop.New(stop.Options{
 		Objects: c.objects, Metadata: partial, Delete: c.deletion, Clock: c.clock, ServerTime: c.serverTime, Log: c.log,
 		Registerer: metrics.Registry,
 		Marked:     c.notices.failed,
 		Profile:    c.platform.Platform.Profile,
 	})
-	return expire.Trigger{Action: action, Payload: true}, err
+	return expire.Trigger{Action: action, Payload: true}, nil
 }
 
 // cleans is the trigger of cleanup policies, whose runs delete with the rights of their accounts.
@@ -126,17 +126,17 @@ func (c *controller) addBackfill(context.Context) error {
 	if err != nil {
 		return fmt.Errorf("client of the API server: %w", err)
 	}
-	c.backfill, err = backfill.New(backfill.Options{
+	c.backfill = backfill.New(backfill.Options{
 		Places: c.labels.Places, Metadata: c.maker.partial, Whole: c.objects, Cached: c.platform, Live: c.platform.Live(),
 		Lacks:      permission.Reviews{Access: authorization.SelfSubjectAccessReviews()}.LacksIn,
 		ServerTime: c.serverTime, Failed: c.policies.Failed, Protect: c.options.protected(), DryRun: c.options.dryRun,
 		PerMinute: expire.DefaultBackfillPerMinute, Clock: c.clock, Log: c.log, Registerer: metrics.Registry,
 	})
-	return err
+	return nil
 }
 
 // addCleanup wires cleanup policies → engine.
-func (c *controller) addCleanup(context.Context) (err error) {
+func (c *controller) addCleanup(context.Context) error {
 	if !c.options.on(policy.TriggerCleanup) {
 		return nil
 	}
@@ -145,7 +145,7 @@ func (c *controller) addCleanup(context.Context) (err error) {
 		return fmt.Errorf("--cleanup-report-bytes=%s: %w", c.options.cleanupReportBytes, err)
 	}
 	recorder := c.mgr.GetEventRecorder("curfew-cleanup")
-	c.cleanup, err = cleanup.New(cleanup.Options{
+	c.cleanup = cleanup.New(cleanup.Options{
 		Objects: c.objects, Account: cleanup.NewAccounts(c.config, types.NamespacedName{Namespace: c.options.namespace, Name: cleanupAccount},
 			c.disowning, c.clock).Of, Engine: c.engine,
 		Served: c.served, Cached: c.platform, Live: c.platform.Live(),
@@ -161,7 +161,7 @@ func (c *controller) addCleanup(context.Context) (err error) {
 		},
 		Clock: c.clock, Log: c.log, Registerer: metrics.Registry, PolicyNames: c.options.metricsPolicyNames,
 	})
-	return err
+	return nil
 }
 
 // served are the resources that cleanup policies can match. The error may be [match.SilentGroups].
@@ -187,9 +187,9 @@ func silent(failed map[schema.GroupVersion]error) match.SilentGroups {
 }
 
 // addTally wires the counting of PodTallies. It needs no engine: nothing is deleted.
-func (c *controller) addTally(context.Context) (err error) {
+func (c *controller) addTally(context.Context) error {
 	recorder := c.mgr.GetEventRecorder("curfew-tally")
-	c.tally, err = tally.New(tally.Options{
+	c.tally = tally.New(tally.Options{
 		Tallies: c.platform.Platform.Tallies, Cluster: &tally.Client{Objects: c.dynamic, Watches: c.maker.typed, Partial: c.maker.partial},
 		ServerTime: c.serverTime,
 		Event: func(object *v1alpha1.PodTally, eventType, reason, message string) {
@@ -197,7 +197,7 @@ func (c *controller) addTally(context.Context) (err error) {
 		},
 		Clock: c.clock, Log: c.log, Registerer: metrics.Registry,
 	})
-	return err
+	return nil
 }
 
 // disowning is a deletion that releases Pods from their PodTallies.

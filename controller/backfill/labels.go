@@ -8,12 +8,12 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/metadata"
 	"k8s.io/utils/clock"
 
-	"curfew.dev/curfew/controller/collectors"
 	"curfew.dev/curfew/controller/deletion"
 	"curfew.dev/curfew/controller/discovery"
 	"curfew.dev/curfew/controller/loop"
@@ -81,17 +81,17 @@ type Labels struct {
 	reported map[string]string // the missing permission, by kind
 }
 
-// New makes a Labels. It fails if a metric cannot be registered.
-func New(options Options) (*Labels, error) {
-	l := &Labels{
+// New makes a Labels.
+func New(options Options) *Labels {
+	factory := promauto.With(options.Registerer)
+	return &Labels{
 		options: options, log: options.Log.WithName("backfill"), changed: loop.NewSignal(),
 		rate: deletion.Rate{Limit: options.PerMinute}, began: options.Clock.Now(), reported: map[string]string{},
-		results: collectors.Counter("curfew_default_labels_total",
-			"Existing objects that were to be given a default TTL label, by result: given, moved (they changed meanwhile) or failed.", "result"),
-		skipped: collectors.Gauge("curfew_default_label_kinds_skipped",
-			"Kinds whose existing objects are given no default TTL label, by reason: Curfew lacks the permission to patch them.", "group", "kind", "reason"),
+		results: factory.NewCounterVec(prometheus.CounterOpts{Name: "curfew_default_labels_total",
+			Help: "Existing objects that were to be given a default TTL label, by result: given, moved (they changed meanwhile) or failed."}, []string{"result"}),
+		skipped: factory.NewGaugeVec(prometheus.GaugeOpts{Name: "curfew_default_label_kinds_skipped",
+			Help: "Kinds whose existing objects are given no default TTL label, by reason: Curfew lacks the permission to patch them."}, []string{"group", "kind", "reason"}),
 	}
-	return l, collectors.Register(options.Registerer, "metrics of default labels", l.results, l.skipped)
 }
 
 // Again starts a round, because a policy or a kind has changed.

@@ -161,10 +161,7 @@ func (w *world) begin() *Labels {
 		}
 		return nil, nil
 	}
-	labels, err := New(o)
-	if err != nil {
-		w.Fatal(err)
-	}
+	labels := New(o)
 	ctx, cancel := context.WithCancel(w.Context())
 	done := make(chan struct{})
 	go func() { _ = labels.Run(ctx); close(done) }()

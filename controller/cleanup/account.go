@@ -126,9 +126,7 @@ func (a *Accounts) make(name types.NamespacedName) (*Account, error) {
 	if err != nil {
 		return nil, err
 	}
-	deletes, failed := deletion.NewDeleteAction(client, a.clock, nil)
-	objects, err := dynamic.NewForConfig(config)
-	failed = errors.Join(failed, err)
+	objects, failed := dynamic.NewForConfig(config)
 	partial, err := metadata.NewForConfig(config)
 	failed = errors.Join(failed, err)
 	authorization, err := authorizationclient.NewForConfig(config)
@@ -137,7 +135,7 @@ func (a *Accounts) make(name types.NamespacedName) (*Account, error) {
 	}
 	reviews := permission.Reviews{Access: authorization.SelfSubjectAccessReviews()}
 	return &Account{
-		Name: name, Objects: objects, Metadata: partial, Delete: a.wrap(deletes), Exists: exists(own, name),
+		Name: name, Objects: objects, Metadata: partial, Delete: a.wrap(deletion.NewDeleteAction(client, a.clock, nil)), Exists: exists(own, name),
 		Lacks: func(ctx context.Context, namespace string, needs []permission.Need) ([]permission.Need, error) {
 			return a.permissions.LacksIn(ctx, name.String(), reviews, namespace, needs)
 		},

@@ -381,9 +381,8 @@ func newCluster(t *testing.T) *cluster {
 // controller is a new process.
 func (c *cluster) controller() *Controller {
 	c.t.Helper()
-	m, err := newMetrics(prometheus.NewRegistry(), false)
+	m := newMetrics(prometheus.NewRegistry(), false)
 	c.metrics = append(c.metrics, m)
-	must(c.t, err)
 	clock := hasty{clocktesting.NewFakeClock(start), c}
 	exists := func(context.Context) (types.UID, error) {
 		c.mu.Lock()

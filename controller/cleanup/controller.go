@@ -111,18 +111,14 @@ type Controller struct {
 }
 
 // New makes a controller that does nothing until Run.
-func New(options Options) (*Controller, error) {
+func New(options Options) *Controller {
 	discover := options.Served
 	options.Served = survey.Share(options.Clock, discover)
 	c := &Controller{
-		options: options, discover: discover, log: options.Log.WithName("cleanup"), compiler: expression.NewCompiler(expression.DefaultCacheSize),
+		options: options, metrics: newMetrics(options.Registerer, options.PolicyNames), discover: discover, log: options.Log.WithName("cleanup"), compiler: expression.NewCompiler(expression.DefaultCacheSize),
 		queue: loop.NewRetryQueue(options.Clock, recheck), checked: map[types.UID]checked{}, ages: newAges(),
 		turns: newTurns(options.Clock, runsAtOnce, runsShare), remembering: newTurns(options.Clock, rememberingAtOnce, rememberingShare),
 		reviews: newTurns(options.Clock, runsAtOnce, runsAtOnce), judging: newTurns(options.Clock, judgingAtOnce, judgingShare),
-	}
-	var err error
-	if c.metrics, err = newMetrics(options.Registerer, options.PolicyNames); err != nil {
-		return nil, err
 	}
 	follows := func(resource string) *follow.Mirror[seen] {
 		source := options.Objects.Resource(v1alpha1.GroupVersion.WithResource(resource))
@@ -144,7 +140,7 @@ func New(options Options) (*Controller, error) {
 	}
 	c.unchanged = c.stillApplies
 	c.namespaced, c.cluster = follows(v1alpha1.CleanupPolicies), follows(v1alpha1.ClusterCleanupPolicies)
-	return c, nil
+	return c
 }
 
 // Run runs policies until ctx is done. It may run once in a cluster.

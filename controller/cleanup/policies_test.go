@@ -33,8 +33,7 @@ func TestStalledPoliciesAreInTheMetric(t *testing.T) {
 
 func testStalledPolicies(t *testing.T, names bool) {
 	registry := prometheus.NewRegistry()
-	m, err := newMetrics(registry, names)
-	must(t, err)
+	m := newMetrics(registry, names)
 	policy := func(conditions ...any) *unstructured.Unstructured {
 		return &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"uid": "u", "generation": int64(3)}, "status": map[string]any{"conditions": conditions}}}
 	}
@@ -95,8 +94,7 @@ func testStalledPolicies(t *testing.T, names bool) {
 
 // Without names a series counts the policies of a namespace.
 func TestStalledPoliciesOfANamespace(t *testing.T) {
-	m, err := newMetrics(prometheus.NewRegistry(), false)
-	must(t, err)
+	m := newMetrics(prometheus.NewRegistry(), false)
 	for i := range 3 {
 		m.observe(v1alpha1.CleanupPolicies, fmt.Sprint("ci/", i), &seen{stalled: "Forbidden"})
 	}
@@ -161,8 +159,7 @@ func TestPolicyStillApplies(t *testing.T) {
 				object.SetGeneration(1)
 				resource := v1alpha1.GroupVersion.WithResource(v1alpha1.CleanupPolicies)
 				api := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{resource: "CleanupPolicyList"}, object)
-				process, err := New(Options{Objects: api, Engine: newCluster(t), Clock: clock.RealClock{}, Log: logr.Discard(), Registerer: prometheus.NewRegistry()})
-				must(t, err)
+				process := New(Options{Objects: api, Engine: newCluster(t), Clock: clock.RealClock{}, Log: logr.Discard(), Registerer: prometheus.NewRegistry()})
 				ctx, cancel := context.WithCancel(t.Context())
 				ended := make(chan struct{})
 				go func() { process.namespaced.Run(ctx); close(ended) }()
@@ -172,7 +169,7 @@ func TestPolicyStillApplies(t *testing.T) {
 					t.Error("it does not apply at first")
 				}
 				c.change(object)
-				_, err = api.Resource(resource).Namespace("ci").Update(ctx, object, metav1.UpdateOptions{})
+				_, err := api.Resource(resource).Namespace("ci").Update(ctx, object, metav1.UpdateOptions{})
 				must(t, err)
 				synctest.Wait()
 				if got := process.unchanged(p); got != c.applies {

@@ -8,13 +8,13 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
-	"curfew.dev/curfew/controller/collectors"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
@@ -135,19 +135,19 @@ type metrics struct {
 	counts  map[[3]string]int
 }
 
-func newMetrics(registerer prometheus.Registerer, names bool) (*metrics, error) {
-	m := &metrics{
+func newMetrics(registerer prometheus.Registerer, names bool) *metrics {
+	factory := promauto.With(registerer)
+	return &metrics{
 		names: names, reasons: map[string]string{}, counts: map[[3]string]int{},
-		runs: collectors.Counter("curfew_cleanup_runs_total",
-			"Runs of cleanup policies that ended, by how they ended: Completed, Stalled or Failed.", "phase"),
-		objects: collectors.Counter("curfew_cleanup_objects_total",
-			"Objects that cleanup policies were about to delete, by what became of them: "+
-				"Deleted, Gone, Kept, Failed, Unknown, Lost or WouldDelete.", "result"),
-		stalled: collectors.Gauge("curfew_cleanup_stalled_policies",
-			"Cleanup policies that do not delete all that they should, by namespace and the reason that their conditions give; "+
-				"namespace is empty for ClusterCleanupPolicies. With --metrics-policy-names also by policy.", "namespace", "policy", "reason"),
+		runs: factory.NewCounterVec(prometheus.CounterOpts{Name: "curfew_cleanup_runs_total",
+			Help: "Runs of cleanup policies that ended, by how they ended: Completed, Stalled or Failed."}, []string{"phase"}),
+		objects: factory.NewCounterVec(prometheus.CounterOpts{Name: "curfew_cleanup_objects_total",
+			Help: "Objects that cleanup policies were about to delete, by what became of them: " +
+				"Deleted, Gone, Kept, Failed, Unknown, Lost or WouldDelete."}, []string{"result"}),
+		stalled: factory.NewGaugeVec(prometheus.GaugeOpts{Name: "curfew_cleanup_stalled_policies",
+			Help: "Cleanup policies that do not delete all that they should, by namespace and the reason that their conditions give; " +
+				"namespace is empty for ClusterCleanupPolicies. With --metrics-policy-names also by policy."}, []string{"namespace", "policy", "reason"}),
 	}
-	return m, collectors.Register(registerer, "metrics of cleanup policies", m.runs, m.objects, m.stalled)
 }
 
 // observe shows whether a policy is stalled; now is nil for one that is deleted. It takes the same

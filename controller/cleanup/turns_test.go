@@ -108,8 +108,7 @@ func TestTurnsAreShared(t *testing.T) {
 // The first run of a namespace need not wait for the runs of another one, even if they never yield.
 // Cleanup policies of the cluster share no turn.
 func TestNoNamespaceHoldsAllTurns(t *testing.T) {
-	c, err := New(Options{Clock: clock.RealClock{}, Registerer: prometheus.NewRegistry(), Objects: dynamicfake.NewSimpleDynamicClient(runtime.NewScheme())})
-	must(t, err)
+	c := New(Options{Clock: clock.RealClock{}, Registerer: prometheus.NewRegistry(), Objects: dynamicfake.NewSimpleDynamicClient(runtime.NewScheme())})
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()

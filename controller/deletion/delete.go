@@ -15,12 +15,11 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
-
-	"curfew.dev/curfew/controller/collectors"
 )
 
 // Sender sends one DELETE. [Client] does over HTTP.
@@ -59,11 +58,12 @@ type DeleteAction struct {
 
 // New makes an Action. The clock measures latencies, nil means the real one; a nil registerer gets
 // no metrics.
-func NewDeleteAction(sender Sender, measure clock.PassiveClock, registerer prometheus.Registerer) (*DeleteAction, error) {
+func NewDeleteAction(sender Sender, measure clock.PassiveClock, registerer prometheus.Registerer) *DeleteAction {
 	measure = cmp.Or[clock.PassiveClock](measure, clock.RealClock{})
-	a := &DeleteAction{sender: sender, clock: measure, uidOnly: collectors.Counter("curfew_deletions_uid_only_total",
-		"Deletions with the UID as only precondition, right after a live read, because the API does not honour the resourceVersion.", "group", "kind")}
-	return a, collectors.Register(registerer, "metrics of deletions", a.uidOnly)
+	return &DeleteAction{sender: sender, clock: measure, uidOnly: promauto.With(registerer).NewCounterVec(prometheus.CounterOpts{
+		Name: "curfew_deletions_uid_only_total",
+		Help: "Deletions with the UID as only precondition, right after a live read, because the API does not honour the resourceVersion.",
+	}, []string{"group", "kind"})}
 }
 
 // Do implements Action.

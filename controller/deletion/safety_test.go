@@ -47,8 +47,7 @@ func (a *api) controller(t *testing.T, due func(int) time.Time) (stop func()) {
 	gate, stopGate := a.gate(t)
 	sender, err := deletion.NewClient(a.config(gate))
 	must(t, err)
-	deletes, err := deletion.NewDeleteAction(sender, nil, nil)
-	must(t, err)
+	deletes := deletion.NewDeleteAction(sender, nil, nil)
 	e, err := expire.New(expire.Options{Pauses: gate, Triggers: []expire.Trigger{
 		{Name: "ttl", Action: counted{deletes, a}, Deletes: true}, {Name: "deadline", Action: stopAction{a.config(gate)}},
 	}})

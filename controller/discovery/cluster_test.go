@@ -261,8 +261,7 @@ func keep(t *testing.T, prepare func(*cluster), change func(*LabelsOptions)) (*c
 	if change != nil {
 		change(&options)
 	}
-	l, err := NewLabels(options)
-	must(t, err)
+	l := NewLabels(options)
 	ctx, cancel := context.WithCancel(t.Context())
 	var group sync.WaitGroup
 	group.Go(func() { _ = l.Run(ctx) })

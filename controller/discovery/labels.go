@@ -14,12 +14,11 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
 	"k8s.io/utils/clock"
-
-	"curfew.dev/curfew/controller/collectors"
 
 	"curfew.dev/curfew/controller/follow"
 	"curfew.dev/curfew/controller/loop"
@@ -91,20 +90,18 @@ type Labels struct {
 	places []Place
 }
 
-// NewLabels makes a Labels. It fails if its metrics cannot be registered.
-func NewLabels(options LabelsOptions) (*Labels, error) {
+// NewLabels makes a Labels.
+func NewLabels(options LabelsOptions) *Labels {
+	factory := promauto.With(options.Registerer)
 	l := &Labels{
 		options: options, log: options.Log.WithName("labels"), wake: loop.NewSignal(), reported: map[schema.GroupKind]string{},
-		watched: collectors.Gauge("curfew_label_kinds_watched",
-			"Kinds whose TTL labels are carried out, in some namespaces at least.").WithLabelValues(),
+		watched: factory.NewGauge(prometheus.GaugeOpts{Name: "curfew_label_kinds_watched",
+			Help: "Kinds whose TTL labels are carried out, in some namespaces at least."}),
 	}
 	l.source = &Source{
 		Make: options.Make, Log: l.log,
-		Skipped: collectors.Gauge("curfew_label_kinds_skipped",
-			"Kinds whose TTL labels have no effect, by reason: Curfew lacks a permission, or the feed cannot be made.", "group", "kind", "reason"),
-	}
-	if err := collectors.Register(options.Registerer, "metrics of labels", l.source.Skipped, l.watched); err != nil {
-		return nil, err
+		Skipped: factory.NewGaugeVec(prometheus.GaugeOpts{Name: "curfew_label_kinds_skipped",
+			Help: "Kinds whose TTL labels have no effect, by reason: Curfew lacks a permission, or the feed cannot be made."}, []string{"group", "kind", "reason"}),
 	}
 	l.services = follow.NewMirror(options.APIServices, readService, options.Clock, l.log)
 	l.services.OnChange(func(_ string, old, new *service) {
@@ -112,7 +109,7 @@ func NewLabels(options LabelsOptions) (*Labels, error) {
 			l.Again()
 		}
 	})
-	return l, nil
+	return l
 }
 
 // Again asks again which kinds are served and permitted, for example because a
@@ -247,37 +244,14 @@ type Place struct {
 	Namespaces []string
 }
 
-// OnChange registers a function that is called when [Labels.Everywhere] or [Labels.Places] has
-// changed. Call it before Run.
+// OnChange registers a function that is called when [Labels.Places] has changed. Call it before Run.
 func (l *Labels) OnChange(f func()) { l.changed = append(l.changed, f) }
-
-// Everywhere returns the resources whose objects Curfew may delete in all namespaces, in a stable
-// order. It returns false until that is known.
-func (l *Labels) Everywhere() (out []schema.GroupResource, known bool) {
-	places, known := l.Places()
-	for _, place := range places {
-		if slices.Contains(place.Namespaces, metav1.NamespaceAll) {
-			out = append(out, place.GroupResource())
-		}
-	}
-	return out, known
-}
 
 // Places are the kinds that are served, in a stable order. It returns false until they are known.
 func (l *Labels) Places() ([]Place, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.places, l.places != nil
-}
-
-// Served are the kinds of [Labels.Places].
-func (l *Labels) Served() ([]Kind, bool) {
-	places, known := l.Places()
-	var out []Kind
-	for _, place := range places {
-		out = append(out, place.Kind)
-	}
-	return out, known
 }
 
 func (l *Labels) set(places []Place) {

@@ -3,6 +3,7 @@ package discovery
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -217,25 +218,31 @@ func TestPermissionsComeAndGo(t *testing.T) {
 	})
 }
 
-// Who relies on what may be deleted everywhere is told when it changes, and not when something else
-// does.
-func TestEverywhere(t *testing.T) {
+// OnChange reports changes of the places, and nothing else.
+func TestPlaces(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		told := 0
+		calls := 0
 		e, l := keep(t, func(e *cluster) {
 			e.rules[permission.Nowhere] = rule("", "secrets", "configmaps")
 			e.rules["named"] = rule("", "nodes")
 			e.served = append(e.served, resources("apps/v1", resource("deployments", "Deployment")))
 		}, func(o *LabelsOptions) { o.Namespaces = []string{"named"} })
-		l.OnChange(func() { told++ })
-		if got, known := l.Everywhere(); known {
+		l.OnChange(func() { calls++ })
+		if got, known := l.Places(); known {
 			t.Errorf("got %v before anything was asked", got)
 		}
 		expect := func(times int, want string) {
 			t.Helper()
 			after(2 * time.Second)
-			if got, known := l.Everywhere(); fmt.Sprint(got) != want || !known || told != times {
-				t.Errorf("got %v (%t) and was told %d times, want %s and %d", got, known, told, want, times)
+			var got []string
+			places, known := l.Places()
+			for _, place := range places {
+				if slices.Contains(place.Namespaces, metav1.NamespaceAll) {
+					got = append(got, place.GroupResource().String())
+				}
+			}
+			if fmt.Sprint(got) != want || !known || calls != times {
+				t.Errorf("got %v (%t) and %d calls, want %s and %d", got, known, calls, want, times)
 			}
 		}
 		expect(1, "[configmaps secrets]")

@@ -8,10 +8,9 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/clock"
-
-	"curfew.dev/curfew/controller/collectors"
 
 	"curfew.dev/curfew/controller/follow"
 	"curfew.dev/curfew/controller/loop"
@@ -46,23 +45,19 @@ type Profiles struct {
 	source  *Source
 }
 
-// NewProfiles makes a Profiles. It fails if its metrics cannot be registered. Call it before the
-// platform is followed.
-func NewProfiles(options ProfilesOptions) (*Profiles, error) {
+// NewProfiles makes a Profiles. Call it before the platform is followed.
+func NewProfiles(options ProfilesOptions) *Profiles {
 	p := &Profiles{options: options, log: options.Log.WithName("kinds"), dirty: loop.NewSignal()}
 	p.source = &Source{
 		Make: options.Make, Log: p.log,
-		Skipped: collectors.Gauge("curfew_kinds_skipped",
-			"Kinds with a profile that are not watched, or not for all, by reason: Curfew lacks a permission to watch and delete, "+
-				"to enforce a deadline, to write finish times or to stamp runtimes, or the feed cannot be made.", "group", "kind", "reason"),
-	}
-	if err := collectors.Register(options.Registerer, "metrics of profiles", p.source.Skipped); err != nil {
-		return nil, err
+		Skipped: promauto.With(options.Registerer).NewGaugeVec(prometheus.GaugeOpts{Name: "curfew_kinds_skipped",
+			Help: "Kinds with a profile that are not watched, or not for all, by reason: Curfew lacks a permission to watch and delete, " +
+				"to enforce a deadline, to write finish times or to stamp runtimes, or the feed cannot be made."}, []string{"group", "kind", "reason"}),
 	}
 	options.Platform.Profiles.OnChange(options.Feeds.Outdated)
 	options.Platform.Runtimes.OnChange(p.runtimeChanged)
 	options.Platform.OnKinds(p.dirty.Set)
-	return p, nil
+	return p
 }
 
 // Run keeps the feeds in step until ctx is done.

@@ -73,8 +73,7 @@ func begin(t *testing.T, before ...func(*profiled, *Profiles)) (*profiled, *Prof
 		},
 	})
 	must(t, err)
-	r, err := NewProfiles(ProfilesOptions{Typed: Typed(), Watched: c.Watched, Deadlines: true, Platform: c.platform, Feeds: c.feeds, Make: c.Make, Clock: clock.RealClock{}, Log: logr.Discard()})
-	must(t, err)
+	r := NewProfiles(ProfilesOptions{Typed: Typed(), Watched: c.Watched, Deadlines: true, Platform: c.platform, Feeds: c.feeds, Make: c.Make, Clock: clock.RealClock{}, Log: logr.Discard()})
 	for _, prepare := range before {
 		prepare(c, r)
 	}

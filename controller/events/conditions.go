@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/tools/record"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -72,12 +73,11 @@ func (p *Pauses) wanted(now time.Time) (want map[Target]metav1.Condition, wait t
 func conditionOf(pauses []pause) metav1.Condition {
 	slices.SortFunc(pauses, func(a, b pause) int { return strings.Compare(a.Message, b.Message) })
 	var messages []string
-	for i, one := range pauses {
-		if i == maxScopes {
-			messages = append(messages, fmt.Sprintf("and %d more", len(pauses)-i))
-			break
-		}
-		messages = append(messages, one.Message)
+	for _, pause := range pauses[:min(maxScopes, len(pauses))] {
+		messages = append(messages, pause.Message)
+	}
+	if more := len(pauses) - maxScopes; more > 0 {
+		messages = append(messages, fmt.Sprintf("and %d more", more))
 	}
 	return metav1.Condition{Status: metav1.ConditionTrue, Reason: pauses[0].Reason, Message: strings.Join(messages, "; ")}
 }
@@ -108,19 +108,10 @@ func (p *Pauses) write(ctx context.Context, target Target, want metav1.Condition
 // ConditionPaused is the type of the condition on a Namespace, which is not Curfew's own kind.
 const ConditionPaused corev1.NamespaceConditionType = wellknown.Prefix + "Paused"
 
-// NamespaceClient reads and patches Namespaces.
-type NamespaceClient interface {
-	Get(ctx context.Context, name string, options metav1.GetOptions) (*corev1.Namespace, error)
-	List(ctx context.Context, options metav1.ListOptions) (*corev1.NamespaceList, error)
-	Patch(
-		ctx context.Context, name string, kind types.PatchType, data []byte, options metav1.PatchOptions, subresources ...string,
-	) (*corev1.Namespace, error)
-}
-
 // Namespaces writes conditions in the status of Namespaces. Only the namespace controller writes
 // there, too, while a namespace terminates, and it keeps conditions that it does not know.
 type Namespaces struct {
-	Client NamespaceClient
+	Client typedcorev1.NamespaceInterface
 	// InUse returns the namespaces that use Curfew.
 	InUse func() []string
 }

@@ -16,6 +16,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/utils/clock"
 
 	"curfew.dev/curfew/controller/expire"
@@ -41,24 +42,14 @@ const (
 	maxDigests, maxRemembered = 1000, 2000
 )
 
-// Events creates and patches Events of one namespace, of the core group: an Event of events.k8s.io
-// cannot get another text, which is why no recorder writes these.
-type Events interface {
-	Create(ctx context.Context, event *corev1.Event, options metav1.CreateOptions) (*corev1.Event, error)
-	Patch(
-		ctx context.Context, name string, kind types.PatchType, data []byte, options metav1.PatchOptions, subresources ...string,
-	) (*corev1.Event, error)
-}
-
 // DigestOptions configure [Digests]. All are required.
 type DigestOptions struct {
-	// Events of a namespace.
-	Events func(namespace string) Events
+	// Client writes Events of the core group: an Event of events.k8s.io cannot get another text, which
+	// is why no recorder writes these.
+	Client typedcorev1.EventsGetter
 	UIDs   UIDs
-	// Instance tells replicas apart.
-	Instance string
-	Clock    clock.Clock
-	Log      logr.Logger
+	Clock  clock.Clock
+	Log    logr.Logger
 }
 
 // Digests keeps one Event for each source and reason in step with the deletions that it caused, for
@@ -91,10 +82,7 @@ func (d *Digests) Add(summaries []expire.Summary) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, s := range summaries {
-		target := d.options.targetOf(&s)
-		if target.Name == "" {
-			continue
-		}
+		target := d.options.UIDs.targetOf(s.Source, cmp.Or(s.Namespace, metav1.NamespaceDefault))
 		d.add(digestKey{target, ReasonDeleted}, s.Deleted, &s)
 		d.add(digestKey{target, ReasonWouldDelete}, s.DryRun, &s)
 	}
@@ -102,23 +90,23 @@ func (d *Digests) Add(summaries []expire.Summary) {
 }
 
 func (d *Digests) add(key digestKey, n int, s *expire.Summary) {
-	if n == 0 {
+	if n == 0 || key.target.Name == "" {
 		return
 	}
 	if d.fresh[key] == nil && !key.target.Policy && len(d.fresh) >= maxDigests { // Administrators write policies.
-		key.target = digestOf("", "") // Sources share it, also with cluster-scoped objects.
+		key.target = Target{Name: metav1.NamespaceDefault, Inside: true} // Sources share it, also with cluster-scoped objects.
 	}
-	of := d.fresh[key]
-	if of == nil {
-		of = &deletions{counts: map[group]int{}}
-		d.fresh[key] = of
+	all := d.fresh[key]
+	if all == nil {
+		all = &deletions{counts: map[group]int{}}
+		d.fresh[key] = all
 	}
-	of.counts[group{s.Kind.Kind, s.Trigger}] += n
-	of.names = append(of.names, s.Examples[:min(len(s.Examples), examples-len(of.names))]...)
+	all.counts[group{s.Kind.Kind, s.Trigger}] += n
+	all.names = append(all.names, s.Examples[:min(len(s.Examples), examples-len(all.names))]...)
 	for _, name := range s.Examples {
-		of.records = append(of.records, recordOf(s, name))
+		all.records = append(all.records, recordOf(s, name))
 	}
-	of.records = slices.Clip(record.Latest(of.records))
+	all.records = slices.Clip(record.Latest(all.records))
 }
 
 // Run writes until ctx is done. Flush writes what comes after that.
@@ -146,7 +134,7 @@ func (d *Digests) Flush(ctx context.Context) {
 }
 
 func (d *Digests) write(ctx context.Context, key digestKey, of *deletions, now time.Time) error {
-	events := d.options.Events(key.target.home())
+	events := d.options.Client.Events(key.target.home())
 	if event := d.events[key]; event != nil {
 		message := event.add(key.reason, of, now)
 		patch, err := json.Marshal(map[string]any{"message": message, "count": event.count, "lastTimestamp": metav1.NewTime(now),
@@ -171,7 +159,7 @@ func (d *Digests) write(ctx context.Context, key digestKey, of *deletions, now t
 		Type:           corev1.EventTypeNormal, Reason: key.reason, Action: "Delete", Message: message,
 		FirstTimestamp: at, LastTimestamp: at, Count: 1,
 		Source:              corev1.EventSource{Component: component},
-		ReportingController: component, ReportingInstance: d.options.Instance,
+		ReportingController: component,
 	}, metav1.CreateOptions{})
 	return err
 }
@@ -184,7 +172,7 @@ func (d *Digests) forget() {
 	}
 	var oldest digestKey
 	for key, event := range d.events {
-		if of := d.events[oldest]; of == nil || event.last.Before(of.last) {
+		if first := d.events[oldest]; first == nil || event.last.Before(first.last) {
 			oldest = key
 		}
 	}
@@ -268,12 +256,11 @@ func (of *deletions) describe(reason string) string {
 		return cmp.Or(of.counts[b]-of.counts[a], strings.Compare(a.kind, b.kind), strings.Compare(a.trigger, b.trigger))
 	})
 	var parts []string
-	for i, g := range groups {
-		if i == maxKinds {
-			parts = append(parts, fmt.Sprintf("%d more kinds", len(groups)-i))
-			break
-		}
+	for _, g := range groups[:min(maxKinds, len(groups))] {
 		parts = append(parts, fmt.Sprintf("%d x %s by %s", of.counts[g], g.kind, g.trigger))
+	}
+	if more := len(groups) - maxKinds; more > 0 {
+		parts = append(parts, fmt.Sprintf("%d more kinds", more))
 	}
 	return fmt.Sprintf("%s %s: %s", verb, strings.Join(parts, ", "), strings.Join(of.names, ", "))
 }
@@ -288,37 +275,17 @@ type Target struct {
 	Inside bool
 }
 
-// targetOf returns the object behind a source. An object's own or its runtime's TTL concerns the
-// object's namespace, which is "" for cluster-scoped objects.
-func targetOf(source, namespace string) Target {
-	switch s := lifetime.ParseSource(source); s.Level {
-	case lifetime.LevelPolicy:
-		return Target{Policy: true, Name: s.Name}
-	case lifetime.LevelNamespace:
-		return Target{Name: s.Name}
-	default:
-		return Target{Name: namespace}
-	}
-}
-
-// digestOf returns the target of a digest. Deletions by an object's own setting are reported inside
-// its namespace, or for cluster-scoped objects inside default, as is usual for their Events.
-func digestOf(source, namespace string) Target {
-	out := targetOf(source, cmp.Or(namespace, metav1.NamespaceDefault))
-	level := lifetime.ParseSource(source).Level
-	out.Inside = level != lifetime.LevelNamespace && level != lifetime.LevelPolicy
-	return out
-}
-
-// targetOf is the target of the digest of a summary. A policy that does not exist is none: the
+// targetOf returns the object behind a source. An object's own or its runtime's setting concerns
+// the object's namespace, inside which it is reported. So does a policy that does not exist: the
 // author of an object may have written the stamp, and each name that they invent would be an Event
 // in namespace default.
-func (o *DigestOptions) targetOf(s *expire.Summary) Target {
-	target := digestOf(s.Source, s.Namespace)
-	if target.Policy && o.UIDs(target) == "" {
-		return digestOf("", s.Namespace)
+func (uids UIDs) targetOf(source, namespace string) Target {
+	s := lifetime.ParseSource(source)
+	target := Target{Policy: s.Level == lifetime.LevelPolicy, Name: s.Name}
+	if s.Level == lifetime.LevelNamespace || target.Policy && uids(target) != "" {
+		return target
 	}
-	return target
+	return Target{Name: namespace, Inside: true}
 }
 
 // home is the namespace that holds the Events about the target.

@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"curfew.dev/curfew/controller/deletion"
@@ -24,6 +25,7 @@ import (
 
 // store keeps Events as the API server would.
 type store struct {
+	typedcorev1.EventInterface
 	of       map[string]*corev1.Event
 	requests int
 }
@@ -52,12 +54,14 @@ type homes map[string]*store
 // digests are written at noon, until the clock is stepped.
 func (h homes) digests(uids func(Target) types.UID) (*Digests, *clocktesting.FakeClock) {
 	clk := clocktesting.NewFakeClock(time.Date(2026, 12, 24, 12, 0, 0, 0, time.UTC))
-	return NewDigests(DigestOptions{Instance: "host", Clock: clk, Log: logr.Discard(), UIDs: uids, Events: func(namespace string) Events {
-		if h[namespace] == nil {
-			h[namespace] = &store{of: map[string]*corev1.Event{}}
-		}
-		return h[namespace]
-	}}), clk
+	return NewDigests(DigestOptions{Clock: clk, Log: logr.Discard(), UIDs: uids, Client: h}), clk
+}
+
+func (h homes) Events(namespace string) typedcorev1.EventInterface {
+	if h[namespace] == nil {
+		h[namespace] = &store{of: map[string]*corev1.Event{}}
+	}
+	return h[namespace]
 }
 
 func named(target Target) types.UID { return types.UID("uid-" + target.Name) }
@@ -89,10 +93,9 @@ func in(namespace string, s expire.Summary) expire.Summary {
 // One Event a source, however much is deleted and for how long; it says what the last minute
 // brought and how much there was in all.
 func TestDigests(t *testing.T) {
-	events := &store{of: map[string]*corev1.Event{}}
-	clk := clocktesting.NewFakeClock(time.Date(2026, 12, 24, 12, 0, 0, 0, time.UTC))
-	digests := NewDigests(DigestOptions{Events: func(string) Events { return events }, Instance: "host", Clock: clk, Log: logr.Discard(),
-		UIDs: func(target Target) types.UID { return types.UID("uid-" + target.Name) }})
+	stores := homes{}
+	digests, clk := stores.digests(named)
+	events := stores.Events(metav1.NamespaceDefault).(*store)
 	say := func(summaries ...expire.Summary) {
 		digests.Add(summaries)
 		digests.Flush(t.Context())

@@ -11,10 +11,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 )
 
 // oneNamespace is an API server with one Namespace, which something may change after it was read.
 type oneNamespace struct {
+	typedcorev1.NamespaceInterface
 	live    *corev1.Namespace
 	changed func(*corev1.Namespace)
 	patches int

@@ -67,12 +67,10 @@ type pause struct {
 	began time.Time
 }
 
-// targetOf is the object behind the source of a pause. A policy that does not exist is none.
+// targetOf is the object behind the source of a pause.
 func (p *Pauses) targetOf(of *pause) Target {
-	target := targetOf(of.Source, of.Namespace)
-	if target.Policy && p.options.UIDs(target) == "" {
-		return targetOf("", of.Namespace)
-	}
+	target := p.options.UIDs.targetOf(of.Source, of.Namespace)
+	target.Inside = false
 	return target
 }
 

@@ -9,7 +9,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"curfew.dev/curfew/controller/collectors"
 	"curfew.dev/curfew/controller/deletion"
 	"curfew.dev/curfew/controller/expire/index"
 )
@@ -57,7 +56,10 @@ func New(o Options) (*Engine, error) {
 	}
 	m := newMetrics(e)
 	e.metrics, e.byOthers = m, m.byOthers
-	return e, collectors.Register(o.Registerer, "metrics of the engine", m, m.lateness, m.attempts, m.backfilled, m.byOthers, m.enqueued)
+	if o.Registerer != nil {
+		o.Registerer.MustRegister(m)
+	}
+	return e, nil
 }
 
 // DryRun reports whether every deletion is a dry run. Feeds of such an engine change nothing

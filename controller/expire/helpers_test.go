@@ -32,25 +32,19 @@ var jobs = deletion.Type{Resource: schema.GroupVersionResource{Group: "batch", V
 
 // deletes are triggers that send DELETEs.
 func deletes(sender deletion.Sender) []Trigger {
-	do, err := deletion.NewDeleteAction(sender, nil, nil)
-	if err != nil {
-		panic(err)
-	}
+	do := deletion.NewDeleteAction(sender, nil, nil)
 	return []Trigger{{Name: "ttl", Action: do, Deletes: true}, {Name: "label", Action: do, Deletes: true}}
 }
 
 // triggers are the triggers of a world. Its monotonic clock measures latencies.
 func (w *world) triggers() []Trigger {
 	w.metrics = prometheus.NewRegistry()
-	do, err := deletion.NewDeleteAction(deleterFunc(func(ctx context.Context, r Request) Response {
+	do := deletion.NewDeleteAction(deleterFunc(func(ctx context.Context, r Request) Response {
 		if w.hook != nil {
 			return w.hook.Delete(ctx, r)
 		}
 		return w.Delete(ctx, r)
 	}), monotonic{w}, w.metrics)
-	if err != nil {
-		w.fatal("%v", err)
-	}
 	return []Trigger{
 		{Name: "ttl", Action: do, Deletes: true},
 		{Name: "label", Action: do, Deletes: true},

@@ -10,7 +10,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 
-	"curfew.dev/curfew/controller/collectors"
 	"curfew.dev/curfew/controller/deletion"
 )
 
@@ -38,7 +37,7 @@ func gather(t *testing.T, e *Engine) []*dto.MetricFamily {
 	t.Helper()
 	r := prometheus.NewPedanticRegistry()
 	m := e.metrics
-	must(t, collectors.Register(r, "", m, m.lateness, m.attempts, m.backfilled, m.byOthers, m.enqueued))
+	r.MustRegister(m, m.lateness, m.attempts, m.backfilled, m.byOthers, m.enqueued)
 	families, err := r.Gather()
 	must(t, err)
 	return families

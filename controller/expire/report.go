@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"curfew.dev/curfew/controller/collectors"
 	"curfew.dev/curfew/controller/expire/index"
 )
 
@@ -284,23 +284,24 @@ var latenessBuckets = []float64{
 var byKind = []string{"trigger", "group", "kind"}
 
 func newMetrics(e *Engine) *metrics {
+	factory := promauto.With(e.opts.Registerer)
 	const unknown = " Absent in place of 0 while not all objects are known."
 	desc := func(name, help string, labels ...string) *prometheus.Desc {
 		return prometheus.NewDesc(name, help, labels, nil)
 	}
 	return &metrics{
 		engine: e,
-		lateness: collectors.Histogram("curfew_deletion_lateness_seconds",
-			"Time from an object's expiry until the API server accepted its DELETE. Without backfill.", latenessBuckets, byKind...),
-		attempts: collectors.Counter("curfew_deletion_attempts_total",
-			"Attempts to delete by trigger, kind and result "+
-				"(deleted, already_gone, unconfirmed, dry_run, kept, conflict, throttled, refused, unpermitted, error).", append(slices.Clone(byKind), "result")...),
-		backfilled: collectors.Counter("curfew_backfill_deletions_total",
-			"Deletions of objects that a default reached although they are older than it. curfew_deletion_attempts_total counts them, too.", byKind...),
-		enqueued: collectors.Counter("curfew_objects_enqueued_total",
-			"Objects with a known expiry that began to wait for it, and those of cleanup policies at each attempt.", byKind...),
-		byOthers: collectors.Counter("curfew_deletions_by_others_total",
-			"Objects that were due and that another client deleted, such as the in-tree TTL controller.", byKind...),
+		lateness: factory.NewHistogramVec(prometheus.HistogramOpts{Name: "curfew_deletion_lateness_seconds",
+			Help: "Time from an object's expiry until the API server accepted its DELETE. Without backfill.", Buckets: latenessBuckets}, byKind),
+		attempts: factory.NewCounterVec(prometheus.CounterOpts{Name: "curfew_deletion_attempts_total",
+			Help: "Attempts to delete by trigger, kind and result " +
+				"(deleted, already_gone, unconfirmed, dry_run, kept, conflict, throttled, refused, unpermitted, error)."}, append(slices.Clone(byKind), "result")),
+		backfilled: factory.NewCounterVec(prometheus.CounterOpts{Name: "curfew_backfill_deletions_total",
+			Help: "Deletions of objects that a default reached although they are older than it. curfew_deletion_attempts_total counts them, too."}, byKind),
+		enqueued: factory.NewCounterVec(prometheus.CounterOpts{Name: "curfew_objects_enqueued_total",
+			Help: "Objects with a known expiry that began to wait for it, and those of cleanup policies at each attempt."}, byKind),
+		byOthers: factory.NewCounterVec(prometheus.CounterOpts{Name: "curfew_deletions_by_others_total",
+			Help: "Objects that were due and that another client deleted, such as the in-tree TTL controller."}, byKind),
 		tracked: desc("curfew_tracked_objects", "Objects that wait for their expiry, or are due and not deleted yet."+unknown, "group", "kind"),
 		overdue: desc("curfew_overdue_objects",
 			"Objects that are due and not deleted yet, without those that curfew_blocked_objects counts, and "+

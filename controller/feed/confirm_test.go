@@ -172,8 +172,7 @@ func judgedBy(t *testing.T, w *world, s *silent, confirmed bool) {
 	must(t, err)
 	namespaces, err := follow.NewNamespaces(ctx, s, s, clock.RealClock{}, logr.Discard())
 	must(t, err)
-	rules, err := follow.NewRules(platform, namespaces, clock.RealClock{}, logr.Discard(), nil)
-	must(t, err)
+	rules := follow.NewRules(platform, namespaces, clock.RealClock{}, logr.Discard(), nil)
 	options := expire.Options{Triggers: triggers(w)}
 	if confirmed {
 		options.Rules = rules

@@ -293,8 +293,7 @@ func TestFinishTimeIsMissing(t *testing.T) {
 		job.Status.Conditions[0].LastTransitionTime = metav1.Time{}
 		w.put(job)
 		recorder := events.NewFakeRecorder(10)
-		reports, err := NewReports(recorder, logr.Discard(), prometheus.NewRegistry())
-		must(t, err)
+		reports := NewReports(recorder, logr.Discard(), prometheus.NewRegistry())
 		start(t, w, none(), func(o *Options) { o.Reports = reports })
 		at(time.Minute)
 		expect(t, w, "a", true)

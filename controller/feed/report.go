@@ -11,12 +11,12 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 
-	"curfew.dev/curfew/controller/collectors"
 	"curfew.dev/curfew/controller/expire"
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/lifetime"
@@ -42,16 +42,15 @@ type Reports struct {
 }
 
 // NewReports registers its metrics.
-func NewReports(recorder events.EventRecorder, log logr.Logger, registerer prometheus.Registerer) (*Reports, error) {
-	reports := &Reports{
+func NewReports(recorder events.EventRecorder, log logr.Logger, registerer prometheus.Registerer) *Reports {
+	return &Reports{
 		events: recorder,
 		log:    log.WithName("report"),
 		clock:  clock.RealClock{},
-		unusable: collectors.Counter("curfew_unusable_values_total",
-			"Judgements that kept an object because a value that decides cannot be read or is not allowed.", "group", "kind", "level"),
+		unusable: promauto.With(registerer).NewCounterVec(prometheus.CounterOpts{Name: "curfew_unusable_values_total",
+			Help: "Judgements that kept an object because a value that decides cannot be read or is not allowed."}, []string{"group", "kind", "level"}),
 		budget: newEventBudget(),
 	}
-	return reports, collectors.Register(registerer, "metrics of the reports", reports.unusable)
 }
 
 // report reports on a verdict that keeps an object because of a value that cannot be used (S6), and

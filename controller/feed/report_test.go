@@ -30,8 +30,7 @@ import (
 // What concerns a single object is told on that object.
 func TestReportsOnObjects(t *testing.T) {
 	recorder := events.NewFakeRecorder(10)
-	reports, err := NewReports(recorder, logr.Discard(), prometheus.NewRegistry())
-	must(t, err)
+	reports := NewReports(recorder, logr.Discard(), prometheus.NewRegistry())
 	reports.Stuck(expire.StuckObject{
 		Object: expire.Entry{Namespace: "ci", Name: "a", UID: "u"},
 		Kind:   expire.KindOptions{Type: deletion.Type{Resource: batchv1.SchemeGroupVersion.WithResource("jobs"), Kind: "Job"}},
@@ -79,8 +78,7 @@ func (w *written) log() logr.Logger {
 func keptFeed(t *testing.T) (*Feed, *written, *prometheus.Registry) {
 	t.Helper()
 	out, registry := &written{}, prometheus.NewRegistry()
-	reports, err := NewReports(out, out.log(), registry)
-	must(t, err)
+	reports := NewReports(out, out.log(), registry)
 	reports.UID = func(namespace string) types.UID { return types.UID("uid-of-" + namespace) }
 	return &Feed{kind: newWorld().kind(), options: Options{Reports: reports}, log: logr.Discard()}, out, registry
 }

@@ -7,8 +7,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/clock"
-
-	"curfew.dev/curfew/controller/collectors"
 )
 
 // SyncedMetric reports whether all objects of each kind are known, as metrics curfew_feed_synced
@@ -32,7 +30,7 @@ type series struct {
 }
 
 // NewSyncedMetric registers the metrics. changed must not block and may be nil.
-func NewSyncedMetric(registerer prometheus.Registerer, clock clock.PassiveClock, changed func()) (*SyncedMetric, error) {
+func NewSyncedMetric(registerer prometheus.Registerer, clock clock.PassiveClock, changed func()) *SyncedMetric {
 	labels := []string{"group", "kind", "purpose"}
 	c := &SyncedMetric{
 		clock: clock, changed: changed, feeds: map[*Feed]struct{}{},
@@ -42,7 +40,8 @@ func NewSyncedMetric(registerer prometheus.Registerer, clock clock.PassiveClock,
 		age: prometheus.NewDesc("curfew_feed_incomplete_seconds",
 			"For how long not all objects of a kind have been known, 0 while they are; by the trigger that they are watched for.", labels, nil),
 	}
-	return c, collectors.Register(registerer, "metrics of the feeds", c)
+	registerer.MustRegister(c)
+	return c
 }
 
 // enter counts a feed that runs, until leave is called.

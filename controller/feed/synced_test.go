@@ -52,8 +52,7 @@ func TestSyncedMetric(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		registry := prometheus.NewPedanticRegistry()
 		var changes atomic.Int32
-		synced, err := NewSyncedMetric(registry, clock.RealClock{}, func() { changes.Add(1) })
-		must(t, err)
+		synced := NewSyncedMetric(registry, clock.RealClock{}, func() { changes.Add(1) })
 		expect := func(when string, want ...string) {
 			t.Helper()
 			if got := shown(t, registry); !slices.Equal(got, want) {

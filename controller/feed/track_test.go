@@ -189,15 +189,12 @@ func newRace(t *testing.T) *race {
 	patches.PrependReactor("patch", "runs", r.patch)
 	var err error
 	var slim metadata.Interface = patches
-	if r.stop, err = stop.New(stop.Options{Metadata: slim, Clock: clock.RealClock{}, Log: logr.Discard()}); err != nil {
-		t.Fatal(err)
-	}
+	r.stop = stop.New(stop.Options{Metadata: slim, Clock: clock.RealClock{}, Log: logr.Discard()})
 	if r.engine, err = expire.New(expire.Options{Triggers: append(triggers(r.track),
 		expire.Trigger{Name: string(policy.TriggerDeadline), Action: r.stop, Payload: true}), Clock: clock.RealClock{}}); err != nil {
 		t.Fatal(err)
 	}
-	synced, err := NewSyncedMetric(r.metrics, clock.RealClock{}, nil)
-	must(t, err)
+	synced := NewSyncedMetric(r.metrics, clock.RealClock{}, nil)
 	r.options = Options{Engine: r.engine, Cached: &reads{namespaces: none()}, Live: &reads{namespaces: none(), live: true}, Clock: clock.RealClock{}, Log: logr.Discard(), Synced: synced}
 	running(t, r.engine.Run, nothingToCut)
 	return r

@@ -8,10 +8,7 @@ import (
 
 // triggers are those that send DELETEs.
 func triggers(sender deletion.Sender) []expire.Trigger {
-	do, err := deletion.NewDeleteAction(sender, nil, nil)
-	if err != nil {
-		panic(err)
-	}
+	do := deletion.NewDeleteAction(sender, nil, nil)
 	return []expire.Trigger{
 		{Name: string(policy.TriggerTTL), Action: do, Deletes: true},
 		{Name: string(policy.TriggerLabel), Action: do, Deletes: true},

@@ -10,12 +10,12 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"curfew.dev/curfew/controller/collectors"
 	"curfew.dev/curfew/controller/deletion"
 	"curfew.dev/curfew/controller/loop"
 	"curfew.dev/curfew/controller/watch"
@@ -77,8 +77,8 @@ const (
 // NewRules makes a confirmer that reads nothing until something is wanted.
 func NewRules(
 	platform *Platform, namespaces *Namespaces, clock clock.Clock, log logr.Logger, registerer prometheus.Registerer,
-) (*Rules, error) {
-	r := &Rules{clock: clock, log: log.WithName("rules"), behind: prometheus.NewCounterVec(prometheus.CounterOpts{
+) *Rules {
+	r := &Rules{clock: clock, log: log.WithName("rules"), behind: promauto.With(registerer).NewCounterVec(prometheus.CounterOpts{
 		Name: "curfew_silent_watches_total",
 		Help: "How often a consistent LIST showed rules that an open watch had not reported. They are read again, and the watch is restarted.",
 	}, []string{"resource"})}
@@ -103,7 +103,7 @@ func NewRules(
 		k.wanted = loop.NewSignal()
 		r.behind.WithLabelValues(k.resource)
 	}
-	return r, collectors.Register(registerer, "metrics of rules", r.behind)
+	return r
 }
 
 // OnAnswer sets the function that is called after each LIST. Call it before Run.

@@ -168,10 +168,7 @@ func TestLateEvents(t *testing.T) {
 			meta.Name, meta.ResourceVersion = fmt.Sprintf("n%d", i), "1"
 			n.observe(meta)
 		}
-		rules, err := NewRules(p, n, clock.RealClock{}, logr.Discard(), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		rules := NewRules(p, n, clock.RealClock{}, logr.Discard(), nil)
 		running(t, rules.Run)
 		after(time.Second)
 		for second := range 60 {
@@ -194,10 +191,7 @@ func TestSilentWatchBeginsAgain(t *testing.T) {
 		policies, profiles := deaf{newSource()}, deaf{newSource()}
 		p := platformWith(t, policies, profiles)
 		start(t, p)
-		rules, err := NewRules(p, bare(clock.RealClock{}), clock.RealClock{}, logr.Discard(), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		rules := NewRules(p, bare(clock.RealClock{}), clock.RealClock{}, logr.Discard(), nil)
 		after(time.Second)
 		policies.Put(lifecyclePolicy(`"30s"`, 1))
 		profiles.Put(&unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"name": "things"}}})

@@ -68,10 +68,7 @@ func rulesOver(t *testing.T, of clock.Clock, m *mute) (*Rules, *Namespaces, *pro
 	n := bare(of)
 	n.reader, n.cache = m, m
 	registry := prometheus.NewRegistry()
-	rules, err := NewRules(p, n, of, logr.Discard(), registry)
-	if err != nil {
-		t.Fatal(err)
-	}
+	rules := NewRules(p, n, of, logr.Discard(), registry)
 	return rules, n, registry
 }
 

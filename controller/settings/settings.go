@@ -7,7 +7,6 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -70,7 +69,7 @@ type Publisher struct {
 	// User asks the API server for the controller's user name.
 	User func(ctx context.Context) (string, error)
 	Data map[string]string
-	// Report returns the state of the controller; nil means that none is published.
+	// Report returns the state of the controller.
 	Report func() Report
 	// Changed has the report made at once.
 	Changed loop.Signal
@@ -99,44 +98,33 @@ func (p *Publisher) Run(ctx context.Context) error {
 // long.
 func (p *Publisher) reconcile(ctx context.Context) (time.Duration, error) {
 	now := p.Clock.Now()
-	if p.Report == nil {
-		return applyEvery, p.apply(ctx, nil)
-	}
-	text, err := json.Marshal(p.Report())
+	report, err := json.Marshal(p.Report())
 	if err != nil {
 		return 0, fmt.Errorf("writing the report: %w", err)
 	}
-	if string(text) == p.written && now.Sub(p.at) < applyEvery {
+	if string(report) == p.written && now.Sub(p.at) < applyEvery {
 		return reportEvery, nil
 	}
-	if err := p.apply(ctx, map[string]any{ReportKey: string(text), ReportedAt: now.UTC().Format(time.RFC3339)}); err != nil {
-		return 0, err
-	}
-	p.written, p.at = string(text), now
-	return reportEvery, nil
-}
-
-// apply is a server-side apply, which takes no right to read, and creates by name.
-func (p *Publisher) apply(ctx context.Context, report map[string]any) error {
 	user, err := p.User(ctx)
 	if err != nil {
-		return fmt.Errorf("asking the API server who Curfew is: %w", err)
+		return 0, fmt.Errorf("asking the API server who Curfew is: %w", err)
 	}
-	data := map[string]any{User: user}
+	data := map[string]any{User: user, ReportKey: string(report), ReportedAt: now.UTC().Format(time.RFC3339)}
 	for key, value := range p.Data {
 		data[key] = value
 	}
-	maps.Copy(data, report)
-	object := &unstructured.Unstructured{Object: map[string]any{}}
-	object.SetAPIVersion("v1")
-	object.SetKind("ConfigMap")
-	object.SetName(Name)
-	object.SetLabels(map[string]string{
-		wellknown.LabelPartOf: wellknown.PartOfCurfew, "app.kubernetes.io/name": "curfew", "app.kubernetes.io/component": "controller",
-	})
-	object.Object["data"] = data
-	_, err = p.ConfigMaps.Apply(ctx, Name, object, metav1.ApplyOptions{FieldManager: fieldManager, Force: true})
-	return err
+	object := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "v1", "kind": "ConfigMap", "data": data,
+		"metadata": map[string]any{"name": Name, "labels": map[string]any{
+			wellknown.LabelPartOf: wellknown.PartOfCurfew, "app.kubernetes.io/name": "curfew", "app.kubernetes.io/component": "controller",
+		}},
+	}}
+	// A server-side apply takes no right to read, and creates by name.
+	if _, err = p.ConfigMaps.Apply(ctx, Name, object, metav1.ApplyOptions{FieldManager: fieldManager, Force: true}); err != nil {
+		return 0, err
+	}
+	p.written, p.at = string(report), now
+	return reportEvery, nil
 }
 
 // Keys of the report and of when it was written.
@@ -256,12 +244,9 @@ func Fingerprint(webhooks []admissionv1.MutatingWebhook) string {
 	}
 	sum := sha256.New()
 	for i := range webhooks {
-		one := webhooks[i].DeepCopy()
-		one.ClientConfig.CABundle = nil
-		text, err := json.Marshal(one)
-		if err != nil {
-			continue // Plain data always marshals.
-		}
+		webhook := webhooks[i].DeepCopy()
+		webhook.ClientConfig.CABundle = nil
+		text, _ := json.Marshal(webhook) // Plain data always marshals.
 		sum.Write(text)
 	}
 	return hex.EncodeToString(sum.Sum(nil)[:8])

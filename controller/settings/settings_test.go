@@ -42,7 +42,7 @@ func TestPublisher(t *testing.T) {
 		target := &applied{errs: []error{errors.New("one"), errors.New("two")}}
 		publisher := &settings.Publisher{
 			ConfigMaps: target, User: func(context.Context) (string, error) { return "me", nil },
-			Data: map[string]string{"dry-run": "true"}, Changed: loop.NewSignal(), Clock: clock.RealClock{}, Log: logr.Discard(),
+			Data: map[string]string{"dry-run": "true"}, Report: func() settings.Report { return settings.Report{} }, Changed: loop.NewSignal(), Clock: clock.RealClock{}, Log: logr.Discard(),
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error)
@@ -65,8 +65,8 @@ func TestPublisher(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
-		if len(data) != 2 || data["dry-run"] != "true" || data[settings.User] != "me" {
-			t.Errorf("the data is %v, want dry-run and the user", data)
+		if len(data) != 4 || data["dry-run"] != "true" || data[settings.User] != "me" {
+			t.Errorf("the data is %v, want dry-run, the user and the report", data)
 		}
 	})
 }

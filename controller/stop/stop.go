@@ -10,6 +10,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -20,7 +21,6 @@ import (
 	"k8s.io/utils/clock"
 	"k8s.io/utils/lru"
 
-	"curfew.dev/curfew/controller/collectors"
 	"curfew.dev/curfew/controller/deletion"
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/fieldpath"
@@ -123,21 +123,21 @@ type Action struct {
 }
 
 // New makes an Action and registers its metrics.
-func New(options Options) (*Action, error) {
+func New(options Options) *Action {
+	factory := promauto.With(options.Registerer)
 	options.Clock = cmp.Or[clock.PassiveClock](options.Clock, clock.RealClock{})
 	if options.ServerTime == nil {
 		options.ServerTime = func(context.Context) (time.Time, error) { return options.Clock.Now(), nil }
 	}
-	s := &Action{
+	return &Action{
 		options: options, log: options.Log.WithName("deadline"), pods: newPodIndex(options.Metadata, options.Clock),
 		logged: lru.New(maxLogged),
-		marks: collectors.Counter("curfew_deadlines_exceeded_total",
-			"Objects that Curfew failed because they were active beyond their deadline, by kind.", "group", "kind"),
-		lateness: collectors.Histogram("curfew_deadline_lateness_seconds",
-			"Time from the instant at which Curfew was to fail an object until the API server accepted the mark.",
-			[]float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 1800, 3600}, "group", "kind"),
+		marks: factory.NewCounterVec(prometheus.CounterOpts{Name: "curfew_deadlines_exceeded_total",
+			Help: "Objects that Curfew failed because they were active beyond their deadline, by kind."}, []string{"group", "kind"}),
+		lateness: factory.NewHistogramVec(prometheus.HistogramOpts{Name: "curfew_deadline_lateness_seconds",
+			Help:    "Time from the instant at which Curfew was to fail an object until the API server accepted the mark.",
+			Buckets: []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 1800, 3600}}, []string{"group", "kind"}),
 	}
-	return s, collectors.Register(options.Registerer, "metrics of deadlines", s.marks, s.lateness)
 }
 
 // Do implements [deletion.Action]: it stops the object, which it never deletes. Its payload is a

@@ -112,9 +112,7 @@ func newScene(t *testing.T, set map[string]any, exceeded time.Time, steps ...v1a
 			partial("Set", "a", "set", owner("Run", "a", "run")), partial("Pod", "b-0", "other", owner("Set", "b", "elsewhere"))),
 	}
 	now := time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
-	var err error
-	s.Action, err = New(Options{Objects: s.objects, Metadata: s.metadata, Delete: deleter{s}, Clock: clocktesting.NewFakePassiveClock(now), Log: logr.Discard()})
-	must(t, err)
+	s.Action = New(Options{Objects: s.objects, Metadata: s.metadata, Delete: deleter{s}, Clock: clocktesting.NewFakePassiveClock(now), Log: logr.Discard()})
 	s.plan = &Plan{Kind: schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Run"}, Resource: runs, Steps: steps}
 	s.due = deletion.Due{
 		Type: deletion.Type{Resource: runs, Kind: "Run"}, Namespace: "ns", Name: "a", UID: "run", ResourceVersion: "7", Expiry: now,

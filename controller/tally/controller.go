@@ -9,11 +9,11 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/clock"
 
-	"curfew.dev/curfew/controller/collectors"
 	"curfew.dev/curfew/controller/loop"
 	"curfew.dev/curfew/controller/watch"
 	match "curfew.dev/curfew/policy/tally"
@@ -73,23 +73,19 @@ type watched struct {
 }
 
 // New makes a controller that does nothing until Run.
-func New(options Options) (*Controller, error) {
-	c, err := newController(options)
-	if err != nil {
-		return nil, err
-	}
+func New(options Options) *Controller {
+	c := newController(options)
 	options.Tallies.OnChange(c.watch)
-	return c, nil
+	return c
 }
 
 // newController makes one that follows no PodTallies.
-func newController(options Options) (c *Controller, err error) {
-	c = &Controller{
+func newController(options Options) *Controller {
+	return &Controller{
 		options: options, log: options.Log.WithName("tally"), send: newPool(options.Clock).run,
 		queue: loop.NewFairQueue(options.Clock, recheck, namespaceOf), spaces: map[string]*watched{}, work: map[string]*tally{},
+		metrics: newMetrics(options.Registerer),
 	}
-	c.metrics, err = newMetrics(options.Registerer)
-	return c, err
 }
 
 // Run counts until ctx is done. It may run once in a cluster.
@@ -239,15 +235,15 @@ type metrics struct {
 	edited   prometheus.Counter
 }
 
-func newMetrics(registerer prometheus.Registerer) (*metrics, error) {
-	m := &metrics{
-		counted: collectors.Counter("curfew_tally_pods_total", "Pods that were counted by a PodTally, by how they finished.", "result"),
-		duration: collectors.Histogram("curfew_tally_request_duration_seconds",
-			"Duration of the requests of PodTallies, by step: status, count, adopt or release.", prometheus.ExponentialBuckets(0.002, 2, 12), "step"),
-		failures: collectors.Counter("curfew_tally_request_failures_total", "Requests of PodTallies that failed, and are sent again, by step.", "step"),
-		edited:   collectors.Counter("curfew_tally_status_edits_total", "Statuses of PodTallies that someone else than Curfew had changed.").WithLabelValues(),
+func newMetrics(registerer prometheus.Registerer) *metrics {
+	factory := promauto.With(registerer)
+	return &metrics{
+		counted: factory.NewCounterVec(prometheus.CounterOpts{Name: "curfew_tally_pods_total", Help: "Pods that were counted by a PodTally, by how they finished."}, []string{"result"}),
+		duration: factory.NewHistogramVec(prometheus.HistogramOpts{Name: "curfew_tally_request_duration_seconds",
+			Help: "Duration of the requests of PodTallies, by step: status, count, adopt or release.", Buckets: prometheus.ExponentialBuckets(0.002, 2, 12)}, []string{"step"}),
+		failures: factory.NewCounterVec(prometheus.CounterOpts{Name: "curfew_tally_request_failures_total", Help: "Requests of PodTallies that failed, and are sent again, by step."}, []string{"step"}),
+		edited:   factory.NewCounter(prometheus.CounterOpts{Name: "curfew_tally_status_edits_total", Help: "Statuses of PodTallies that someone else than Curfew had changed."}),
 	}
-	return m, collectors.Register(registerer, "metrics of PodTallies", m.counted, m.duration, m.failures, m.edited)
 }
 
 // step counts one request.

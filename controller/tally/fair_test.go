@@ -79,12 +79,10 @@ func newSlow() *slow {
 // onRealTime is a controller that counts on real time.
 func onRealTime(t *testing.T, cluster Cluster, of clock.Clock) *Controller {
 	t.Helper()
-	c, err := newController(Options{
+	return newController(Options{
 		Cluster: cluster, Clock: of, Log: logr.Discard(), Registerer: prometheus.NewRegistry(),
 		ServerTime: func(context.Context) (time.Time, error) { return time.Now(), nil },
 	})
-	must(t, err)
-	return c
 }
 
 // crowd begins to count in a namespace with many tallies of many finished Pods each.

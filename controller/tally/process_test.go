@@ -63,13 +63,10 @@ type process struct {
 
 func (w *world) process() *process {
 	v := &view{world: w}
-	c, err := newController(Options{
+	c := newController(Options{
 		Tallies: w, Cluster: v, Clock: w.clock, Log: logr.Discard(), Registerer: prometheus.NewRegistry(),
 		ServerTime: func(context.Context) (time.Time, error) { return w.clock.Now(), nil },
 	})
-	if err != nil {
-		w.fail("%v", err)
-	}
 	p := &process{Controller: c, world: w, view: v, watch: c.newSpace(namespace)}
 	p.watch.Again()
 	c.send = func(ctx context.Context, all []func(context.Context) bool) {

@@ -58,11 +58,7 @@ func limited(condition string) string {
 // in any namespace. If that would be too long, every new object is sent, and every update of more
 // than metadata and status.
 func (k *kind) touched() string {
-	all := pathsOf(true, k.fields...)
-	for _, path := range k.inherited {
-		all.at(path).inherited = true
-	}
-	terms := all.differ(k.object())
+	terms := k.differ(true, k.inherited, k.fields...)
 	if len(k.deadlines) > 0 {
 		terms = append(terms, "request.operation != \"CREATE\" && (\n"+indent(k.deadlinesDiffer())+")")
 	}
@@ -85,14 +81,11 @@ func (k *kind) mayBeDefaulted() admissionv1.MatchCondition {
 	if k.runtime == nil {
 		return admissionv1.MatchCondition{Name: "carries-a-curfew-key", Expression: ownKeyChanged}
 	}
-	return concerns(withOld(anyOf(append([]string{ownKeysDiffer}, k.differ(false, k.runtime)...))))
+	return concerns(withOld(anyOf(append([]string{ownKeysDiffer}, k.differ(false, nil, k.runtime)...))))
 }
 
-// ttlChanges asks whether a request sets, changes or removes a Curfew key on a runtime, or its TTL.
-func (k *kind) ttlChanges() string { return withOld(anyOf(k.differ(true, k.ttls...))) }
-
 // deadlinesDiffer asks whether a deadline changes, where old is the old object.
-func (k *kind) deadlinesDiffer() string { return anyOf(k.differ(false, k.deadlines...)) }
+func (k *kind) deadlinesDiffer() string { return anyOf(k.differ(false, nil, k.deadlines...)) }
 
 // deadlineChanged asks whether a new object has a deadline, or an update changes it.
 func (k *kind) deadlineChanged() string { return limited(withOld(k.deadlinesDiffer())) }
@@ -125,20 +118,14 @@ func (k *kind) mayChangeDefault() string {
 	}
 	for _, path := range []fieldpath.FieldPath{k.TTL, k.TTLSucceeded, k.TTLFailed} {
 		if path != nil && k.schema.Has(path) {
-			at := node{now: "object", old: "oldObject"}
+			field := node{now: "object", old: "oldObject"}
 			for _, name := range path {
-				at = at.field(name)
+				field = field.field(name)
 			}
-			terms = append(terms, at.old+".hasValue() && !"+at.now+".hasValue()")
+			terms = append(terms, field.old+".hasValue() && !"+field.now+".hasValue()")
 		}
 	}
 	return anyOf(terms)
-}
-
-// valueChanges asks whether an update changes a Curfew key on the object, or a native field that
-// may hold a default.
-func (k *kind) valueChanges() string {
-	return withOld(anyOf(k.differ(true, k.TTL, k.TTLSucceeded, k.TTLFailed, k.Deadline)))
 }
 
 func concerns(expression string) admissionv1.MatchCondition {
@@ -189,7 +176,7 @@ func (n node) field(name string) node {
 func withOld(condition string) string {
 	out := "[request.operation == \"CREATE\" ? {} : oldObject].exists(old,\n" + indent(condition) + ")"
 	for _, list := range []struct{ name, text string }{
-		{"keys", quoted(wellknown.ObjectKeys)}, {"few", indexes(maxInnerItems)}, {"many", indexes(maxItems)},
+		{objectKeys, quoted(wellknown.ObjectKeys)}, {"few", listOf(maxInnerItems, strconv.Itoa)}, {"many", listOf(maxItems, strconv.Itoa)},
 	} {
 		if strings.Contains(condition, list.name+".exists(") {
 			out = "[" + list.text + "].exists(" + list.name + ",\n" + out + ")"
@@ -205,22 +192,14 @@ const (
 	maxInnerItems = 8
 )
 
-func indexes(limit int) string {
-	out := make([]string, 0, limit)
-	for i := range limit {
-		out = append(out, strconv.Itoa(i))
-	}
-	return "[" + strings.Join(out, ", ") + "]"
-}
-
 // anyItem asks whether a condition holds for an item of a list, compared with the old item at the
 // same index. A list that is too long counts as one that does.
 func (n node) anyItem(condition func(node) string) string {
-	lists, at := variable("l", n.depth), variable("i", n.depth)
-	limit, indexes := maxItems, "many"
+	limit, indexes, depth := maxItems, "many", ""
 	if n.depth > 0 {
-		limit, indexes = maxInnerItems, "few"
+		limit, indexes, depth = maxInnerItems, "few", strconv.Itoa(n.depth+1)
 	}
+	lists, index := "l"+depth, "i"+depth
 	list := func(text string) string {
 		if n.typed || n.schema.Shape() == expression.ShapeList {
 			return text + ".orValue([])"
@@ -228,17 +207,10 @@ func (n node) anyItem(condition func(node) string) string {
 		return "type(" + text + ".orValue(null)) == list ? " + text + ".value() : []"
 	}
 	item := n
-	item.now, item.old, item.schema, item.depth = lists+"[0][?"+at+"]", lists+"[1][?"+at+"]", n.schema.At("*"), n.depth+1
+	item.now, item.old, item.schema, item.depth = lists+"[0][?"+index+"]", lists+"[1][?"+index+"]", n.schema.At("*"), n.depth+1
 	return fmt.Sprintf("[[%s, %s]].exists(%s, size(%[3]s[0]) > %[4]d || size(%[3]s[1]) > %[4]d ||\n"+
 		"  %[5]s.exists(%[6]s, (%[6]s < size(%[3]s[0]) || %[6]s < size(%[3]s[1])) && (%[7]s)))",
-		list(n.now), list(n.old), lists, limit, indexes, at, condition(item))
-}
-
-func variable(name string, depth int) string {
-	if depth > 0 {
-		name += strconv.Itoa(depth + 1)
-	}
-	return name
+		list(n.now), list(n.old), lists, limit, indexes, index, condition(item))
 }
 
 // pairs lists the new and old values of fields.
@@ -282,13 +254,18 @@ func valuesDiffer(fields []node) []string {
 	return out
 }
 
-// quoted is a list of strings in CEL.
-func quoted(texts []string) string {
-	out := make([]string, 0, len(texts))
-	for _, text := range texts {
-		out = append(out, quote(text))
+// listOf is a list in CEL.
+func listOf(length int, item func(index int) string) string {
+	out := make([]string, length)
+	for i := range out {
+		out[i] = item(i)
 	}
 	return "[" + strings.Join(out, ", ") + "]"
+}
+
+// quoted is a list of strings in CEL.
+func quoted(texts []string) string {
+	return listOf(len(texts), func(i int) string { return quote(texts[i]) })
 }
 
 // quote writes a string as CEL reads it, which has the escapes of Go.
@@ -302,24 +279,20 @@ type paths struct {
 	below                 map[string]*paths
 }
 
-// pathsOf are paths to fields, and the keys of the object itself. A nil path is left out.
-func pathsOf(own bool, fields ...fieldpath.FieldPath) *paths {
+// differ returns terms that ask whether a request changes one of several fields, one of the object's
+// own keys, or one of the keys of inherited metadata. A nil path is left out.
+func (k *kind) differ(own bool, inherited []fieldpath.FieldPath, fields ...fieldpath.FieldPath) []string {
 	all := &paths{}
-	if own {
-		all.at(fieldpath.FieldPath{"metadata"}).own = true
+	all.at(fieldpath.FieldPath{"metadata"}).own = own
+	for _, path := range inherited {
+		all.at(path).inherited = true
 	}
 	for _, path := range fields {
 		if path != nil {
 			all.at(path).value = true
 		}
 	}
-	return all
-}
-
-// differ returns terms that ask whether a request changes one of several fields, or with own one of
-// the object's own keys.
-func (k *kind) differ(own bool, fields ...fieldpath.FieldPath) []string {
-	return pathsOf(own, fields...).differ(k.object())
+	return all.differ(node{now: "object", old: "old", typed: k.typed, schema: k.schema})
 }
 
 // at returns the node of a path.

@@ -3,9 +3,9 @@ package webhookconfig
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
-	"net/url"
 	"slices"
 	"strings"
 
@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/utils/ptr"
 
 	"curfew.dev/curfew/controller/follow"
 	"curfew.dev/curfew/controller/settings"
@@ -48,201 +49,135 @@ func (n named) Watch(ctx context.Context, options metav1.ListOptions) (watch.Int
 // configuration is one of the two that a [Keeper] keeps, beside the static one of the same kind,
 // which is only read.
 type configuration struct {
-	variant
+	kind        string
 	client      Client
-	static, own *follow.Mirror[*unstructured.Unstructured]
+	static, own *follow.Mirror[*webhooks]
 	keeper      *Keeper
 	// selectors are the own namespaceSelectors by webhook when the configuration last was as planned.
 	selectors map[string]*metav1.LabelSelector
+
+	// Guarded by keeper.mu.
+	fingerprint string
+	foreign     []string
 }
 
-func (k *Keeper) configuration(of variant, client Client) *configuration {
-	read := func(object *unstructured.Unstructured) *unstructured.Unstructured {
-		object.SetManagedFields(nil)
-		return object
-	}
-	mirror := func(name string) *follow.Mirror[*unstructured.Unstructured] {
-		out := follow.NewMirror(named{client, name}, read, k.options.Clock, k.log)
-		out.OnChange(func(string, **unstructured.Unstructured, **unstructured.Unstructured) { k.Again() })
+func (k *Keeper) configuration(kind string, client Client) *configuration {
+	mirror := func(name string) *follow.Mirror[*webhooks] {
+		out := follow.NewMirror(named{client, name}, typed, k.options.Clock, k.log)
+		out.OnChange(func(string, **webhooks, **webhooks) { k.Again() })
 		return out
 	}
-	return &configuration{variant: of, client: client, static: mirror(k.options.Static), own: mirror(Name), keeper: k}
+	return &configuration{kind: kind, client: client, static: mirror(k.options.Static), own: mirror(Name), keeper: k}
 }
 
 const fieldManager = "curfew-coverage"
 
 // reconcile writes the configuration if it differs from the plan. Every write names the state that
 // was compared.
-func (c *configuration) reconcile(ctx context.Context, plan *plan) (wrote bool, err error) {
-	for _, mirror := range []*follow.Mirror[*unstructured.Unstructured]{c.static, c.own} {
-		if _, err := mirror.All(); err != nil {
-			c.keeper.log.V(1).Info("not all is known yet", "reason", err.Error())
+func (c *configuration) reconcile(ctx context.Context, in *Input, plan *plan) (wrote bool, err error) {
+	if err := errors.Join(c.static.Known(), c.own.Known()); err != nil {
+		c.keeper.log.V(1).Info("not all is known yet", "reason", err.Error())
+		return false, nil
+	}
+	var want *webhooks
+	var foreign []string
+	if static, exists := c.static.Get(c.keeper.options.Static); exists {
+		want, foreign = plan.render(c.kind, in, static), foreignIn(static, in.Namespace)
+	}
+	selectors := selectorsByName(want)
+	have, exists := c.own.Get(Name)
+	if want != nil && exists {
+		foreign = append(foreign, c.keepForeign(have, want)...)
+	}
+	c.record(want, foreign)
+	if !exists && want == nil || exists && have.DeletionTimestamp != nil {
+		return false, nil // One that is being deleted is created again afterwards.
+	}
+	write, verb := want, "created"
+	if exists {
+		if write, verb = merge(have, want), "updated"; write == nil {
+			c.selectors = selectors
 			return false, nil
 		}
 	}
-	static, _ := c.static.Get(c.keeper.options.Static)
-	have, exists := c.own.Get(Name)
-	want, foreign, err := c.want(plan, static)
-	selectors := selectorsByName(want)
-	if err == nil && want != nil && have != nil {
-		var kept []string
-		kept, err = c.keepForeign(have, want)
-		foreign = append(foreign, kept...)
-	}
-	if err == nil {
-		c.keeper.record(c.kind, want, foreign)
-	}
+	object, err := asUnstructured(write)
 	switch {
 	case err != nil:
-		return false, fmt.Errorf("reading %s %q: %w", c.kind, c.keeper.options.Static, err)
-	case exists && have.GetDeletionTimestamp() != nil:
-		return false, nil // It is created again once it is deleted.
-	case want == nil:
-		return c.empty(ctx, have, exists)
-	case !exists:
-		object, err := asUnstructured(want)
-		if err != nil {
-			return false, err
-		}
-		if _, err = c.client.Create(ctx, object, metav1.CreateOptions{FieldManager: fieldManager}); err == nil {
-			c.selectors = selectors
-		}
-		return c.wrote("created", len(want.Webhooks), err)
+	case exists:
+		_, err = c.client.Update(ctx, object, metav1.UpdateOptions{FieldManager: fieldManager})
+	default:
+		_, err = c.client.Create(ctx, object, metav1.CreateOptions{FieldManager: fieldManager})
 	}
-	object, err := merge(have, want)
 	if err != nil {
-		return false, err
+		return false, fmt.Errorf("%s %q could not be %s: %w", c.kind, Name, verb, err)
 	}
-	if object == nil {
-		c.selectors = selectors
-		return false, nil
-	}
-	if _, err = c.client.Update(ctx, object, metav1.UpdateOptions{FieldManager: fieldManager}); err == nil {
-		c.selectors = selectors
-	}
-	return c.wrote("updated", len(want.Webhooks), err)
-}
-
-// empty takes the webhooks out of a configuration that is not needed. It is never deleted: where it
-// was created in advance, the controller may not create it again. The garbage collector deletes it
-// with its owner, the static configuration.
-func (c *configuration) empty(ctx context.Context, have *unstructured.Unstructured, exists bool) (wrote bool, err error) {
-	if !exists {
-		return false, nil
-	}
-	if left, _, _ := unstructured.NestedSlice(have.Object, "webhooks"); len(left) == 0 {
-		return false, nil
-	}
-	have = have.DeepCopy()
-	unstructured.RemoveNestedField(have.Object, "webhooks")
-	_, err = c.client.Update(ctx, have, metav1.UpdateOptions{FieldManager: fieldManager})
-	return c.wrote("emptied", 0, err)
+	c.selectors = selectors
+	c.keeper.log.Info("webhook configuration "+verb, "kind", c.kind, "name", Name, "webhooks", len(write.Webhooks))
+	return true, nil
 }
 
 // record keeps what a configuration should be, for [Keeper.State].
-func (k *Keeper) record(kind string, want *webhooks, foreign []string) {
+func (c *configuration) record(want *webhooks, foreign []string) {
 	slices.Sort(foreign)
 	foreign = slices.Compact(foreign)
 	fingerprint := settings.NoWebhooks
 	if want != nil {
 		fingerprint = settings.Fingerprint(want.Webhooks)
 	}
-	k.mu.Lock()
-	changed := k.wanted[kind] != fingerprint || !slices.Equal(k.foreign[kind], foreign)
-	k.wanted[kind], k.foreign[kind] = fingerprint, foreign
-	k.mu.Unlock()
-	if changed && k.options.Changed != nil {
-		k.options.Changed()
+	c.keeper.mu.Lock()
+	changed := c.fingerprint != fingerprint || !slices.Equal(c.foreign, foreign)
+	c.fingerprint, c.foreign = fingerprint, foreign
+	c.keeper.mu.Unlock()
+	if changed {
+		c.keeper.options.Changed()
 	}
 }
 
-// want returns the configuration for a plan, or nil if there is nothing to send or no static
-// configuration, and the foreign requirements in the static one.
-func (c *configuration) want(of *plan, static *unstructured.Unstructured) (want *webhooks, foreign []string, err error) {
-	if static == nil {
-		return nil, nil, nil
+// merge returns what replaces an existing configuration, and keeps metadata of others. It returns
+// nil if nothing differs.
+//
+// If nothing is wanted, it takes the webhooks out. A configuration is never deleted: where it was
+// created in advance, the controller may not create it again. The garbage collector deletes it with
+// its owner, the static configuration.
+func merge(have, want *webhooks) *webhooks {
+	out := have.DeepCopy()
+	if want == nil {
+		want = &webhooks{ObjectMeta: metav1.ObjectMeta{Annotations: injections(have.Annotations), OwnerReferences: have.OwnerReferences}}
 	}
-	typed, err := read[webhooks](static)
-	if err != nil {
-		return nil, nil, err
+	out.Webhooks, out.OwnerReferences = want.Webhooks, want.OwnerReferences
+	var present []byte
+	if len(have.Webhooks) > 0 {
+		present = have.Webhooks[0].ClientConfig.CABundle
 	}
-	return c.render(of, typed), foreignIn(typed, c.keeper.options.Namespace), nil
-}
-
-func (c *configuration) wrote(verb string, webhooks int, err error) (bool, error) {
-	if err != nil {
-		return false, fmt.Errorf("%s %q could not be %s: %w", c.kind, Name, verb, err)
-	}
-	c.keeper.log.Info("webhook configuration "+verb, "kind", c.kind, "name", Name, "webhooks", webhooks)
-	return true, nil
-}
-
-// merge turns an existing configuration into the wanted one, and keeps metadata of others. It
-// returns nil if nothing differs.
-func merge(existing *unstructured.Unstructured, want *webhooks) (*unstructured.Unstructured, error) {
-	have, err := read[webhooks](existing)
-	if err != nil {
-		return nil, err
-	}
-	changed := injection(have, want)
-	for i := range want.Webhooks {
-		if bundle := &want.Webhooks[i].ClientConfig.CABundle; len(have.Webhooks) > 0 && keepsBundle(have, *bundle) {
-			*bundle = have.Webhooks[0].ClientConfig.CABundle
+	for i := range out.Webhooks {
+		// The webhook or cert-manager's cainjector injects the bundle, here and into the static
+		// configuration, and the read of the static one may be old. A CA that is trusted here is
+		// therefore never removed.
+		bundle := &out.Webhooks[i].ClientConfig.CABundle
+		if bytes.Contains(present, *bundle) || len(present) > 0 && len(want.Annotations) > 0 {
+			*bundle = present
 		}
 	}
 	for key, value := range want.Labels {
-		if have.Labels[key] != value {
-			metav1.SetMetaDataLabel(&have.ObjectMeta, key, value)
-			changed = true
-		}
+		metav1.SetMetaDataLabel(&out.ObjectMeta, key, value)
 	}
-	if !equality.Semantic.DeepEqual(have.OwnerReferences, want.OwnerReferences) {
-		have.OwnerReferences, changed = want.OwnerReferences, true
+	maps.DeleteFunc(out.Annotations, func(key, _ string) bool { return strings.HasPrefix(key, injectPrefix) })
+	for key, value := range want.Annotations {
+		metav1.SetMetaDataAnnotation(&out.ObjectMeta, key, value)
 	}
-	if !equality.Semantic.DeepEqual(have.Webhooks, want.Webhooks) {
-		have.Webhooks, changed = want.Webhooks, true
+	if equality.Semantic.DeepEqual(have, out) {
+		return nil
 	}
-	if !changed {
-		return nil, nil
-	}
-	return asUnstructured(have)
-}
-
-// keepsBundle reports whether the present bundle stays. The webhook or cert-manager's cainjector
-// injects it, here and into the static configuration, and the read of the static one may be old. A
-// CA that is trusted here is therefore never removed.
-func keepsBundle(have *webhooks, static []byte) bool {
-	present := have.Webhooks[0].ClientConfig.CABundle
-	return bytes.Contains(present, static) || len(present) > 0 && len(injections(have.Annotations)) > 0
+	return out
 }
 
 // injectPrefix begins the annotations that tell cert-manager's cainjector what to inject.
 const injectPrefix = "cert-manager.io/inject-"
 
 func injections(annotations map[string]string) map[string]string {
-	out := map[string]string{}
-	for key, value := range annotations {
-		if strings.HasPrefix(key, injectPrefix) {
-			out[key] = value
-		}
-	}
+	out := maps.Clone(annotations)
+	maps.DeleteFunc(out, func(key, _ string) bool { return !strings.HasPrefix(key, injectPrefix) })
 	return out
-}
-
-// injection gives a configuration the cainjector's annotations that are wanted, and no others. It
-// reports whether that changed any.
-func injection(have, want *webhooks) bool {
-	present := injections(have.Annotations)
-	if maps.Equal(present, want.Annotations) {
-		return false
-	}
-	for key := range present {
-		delete(have.Annotations, key)
-	}
-	for key, value := range want.Annotations {
-		metav1.SetMetaDataAnnotation(&have.ObjectMeta, key, value)
-	}
-	return true
 }
 
 // webhooks is a configuration of either kind. A ValidatingWebhookConfiguration has the fields of a
@@ -252,62 +187,41 @@ type webhooks = admissionv1.MutatingWebhookConfiguration
 // Name of both configurations that the keeper keeps.
 const Name = "curfew-kinds"
 
-// usualTimeout is how long a request waits for Curfew, in seconds, where the static configuration
-// does not say.
-const usualTimeout = 5
-
-// variant is the difference between the two configurations.
-type variant struct {
-	kind string
-	// path of the static webhook whose address is copied.
-	path         string
-	failure      admissionv1.FailurePolicyType
-	reinvocation *admissionv1.ReinvocationPolicyType
-	entries      func(*plan) []entry
-}
-
-// mutating never fails a request.
-var mutating = variant{kind: "MutatingWebhookConfiguration", path: "/mutate", failure: admissionv1.Ignore,
-	reinvocation: new(admissionv1.IfNeededReinvocationPolicy), entries: func(p *plan) []entry { return p.mutating }}
-
-func validating(failure admissionv1.FailurePolicyType) variant {
-	return variant{
-		kind: "ValidatingWebhookConfiguration", path: "/validate", failure: failure,
-		entries: func(p *plan) []entry { return p.validating },
-	}
-}
+const (
+	mutatingKind   = "MutatingWebhookConfiguration"
+	validatingKind = "ValidatingWebhookConfiguration"
+)
 
 // Configurations are what a keeper writes beside the static configurations; nil where nothing has
-// to be sent.
+// to be sent. A ValidatingWebhookConfiguration has the fields of a mutating one.
 func Configurations(
-	in *Input, static *admissionv1.MutatingWebhookConfiguration, staticValidating *admissionv1.ValidatingWebhookConfiguration,
-	failure admissionv1.FailurePolicyType,
-) (*admissionv1.MutatingWebhookConfiguration, *admissionv1.ValidatingWebhookConfiguration, error) {
+	in *Input, static, staticValidating *admissionv1.MutatingWebhookConfiguration,
+) (mutating, validating *admissionv1.MutatingWebhookConfiguration) {
 	plan := newPlan(in)
-	typed, err := convert[webhooks](staticValidating)
-	if err != nil {
-		return nil, nil, err
-	}
-	mutates, validates := mutating.render(plan, static), validating(failure).render(plan, typed)
-	if validates == nil {
-		return mutates, nil, nil
-	}
-	out, err := convert[admissionv1.ValidatingWebhookConfiguration](validates)
-	return mutates, out, err
+	return plan.render(mutatingKind, in, static), plan.render(validatingKind, in, staticValidating)
 }
 
 // render makes the configuration; nil if there is nothing to send, or nowhere to send it. It sets
 // every field that the API server would default, so that the stored configuration equals the wanted
-// one.
-func (v variant) render(of *plan, static *webhooks) *webhooks {
-	entries := v.entries(of)
-	client, timeout := v.target(static)
-	if client == nil || len(entries) == 0 {
+// one. Only validation may fail a request.
+func (p *plan) render(kind string, in *Input, static *webhooks) *webhooks {
+	entries, path, failure := p.validating, "/validate", admissionv1.Ignore
+	var reinvocation *admissionv1.ReinvocationPolicyType
+	if kind == mutatingKind {
+		entries, path, reinvocation = p.mutating, "/mutate", new(admissionv1.IfNeededReinvocationPolicy)
+	} else if in.FailClosed {
+		failure = admissionv1.Fail
+	}
+	target := slices.IndexFunc(static.Webhooks, func(webhook admissionv1.MutatingWebhook) bool {
+		service, url := webhook.ClientConfig.Service, webhook.ClientConfig.URL
+		return service != nil && ptr.Deref(service.Path, "") == path || url != nil && strings.HasSuffix(*url, path)
+	})
+	if target < 0 || len(entries) == 0 {
 		return nil
 	}
 	version := admissionv1.SchemeGroupVersion.String()
 	out := &webhooks{
-		TypeMeta: metav1.TypeMeta{APIVersion: version, Kind: v.kind},
+		TypeMeta: metav1.TypeMeta{APIVersion: version, Kind: kind},
 		ObjectMeta: metav1.ObjectMeta{
 			Name: Name,
 			Labels: map[string]string{
@@ -315,50 +229,16 @@ func (v variant) render(of *plan, static *webhooks) *webhooks {
 				enforcerDisabled: "true",
 			},
 			Annotations:     injections(static.Annotations),
-			OwnerReferences: []metav1.OwnerReference{{APIVersion: version, Kind: v.kind, Name: static.Name, UID: static.UID}},
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: version, Kind: kind, Name: static.Name, UID: static.UID}},
 		},
+		Webhooks: slices.Clone(entries),
 	}
-	for _, e := range entries {
-		out.Webhooks = append(out.Webhooks, admissionv1.MutatingWebhook{
-			Name: e.name, ClientConfig: *client.DeepCopy(), Rules: e.rules,
-			FailurePolicy: new(v.failure), MatchPolicy: new(admissionv1.Equivalent),
-			NamespaceSelector: e.namespaces.DeepCopy(), ObjectSelector: e.objects.DeepCopy(),
-			SideEffects: new(admissionv1.SideEffectClassNone), TimeoutSeconds: new(timeout),
-			AdmissionReviewVersions: []string{"v1"}, ReinvocationPolicy: v.reinvocation, MatchConditions: e.conditions,
-		})
+	for i := range out.Webhooks {
+		webhook := &out.Webhooks[i]
+		webhook.ClientConfig, webhook.TimeoutSeconds = static.Webhooks[target].ClientConfig, static.Webhooks[target].TimeoutSeconds
+		webhook.FailurePolicy, webhook.ReinvocationPolicy = &failure, reinvocation
 	}
 	return out
-}
-
-// target finds the address of the webhook in a static configuration; nil where there is none.
-func (v variant) target(static *webhooks) (*admissionv1.WebhookClientConfig, int32) {
-	for i := range static.Webhooks {
-		webhook := &static.Webhooks[i]
-		if pathOf(&webhook.ClientConfig) != v.path {
-			continue
-		}
-		client, timeout := webhook.ClientConfig.DeepCopy(), int32(usualTimeout)
-		if webhook.TimeoutSeconds != nil {
-			timeout = *webhook.TimeoutSeconds
-		}
-		if client.Service != nil && client.Service.Port == nil {
-			client.Service.Port = new(int32(443))
-		}
-		return client, timeout
-	}
-	return nil, 0
-}
-
-func pathOf(client *admissionv1.WebhookClientConfig) string {
-	switch {
-	case client.Service != nil && client.Service.Path != nil:
-		return *client.Service.Path
-	case client.URL != nil:
-		if parsed, err := url.Parse(*client.URL); err == nil {
-			return parsed.Path
-		}
-	}
-	return ""
 }
 
 func asUnstructured(object any) (*unstructured.Unstructured, error) {
@@ -366,15 +246,10 @@ func asUnstructured(object any) (*unstructured.Unstructured, error) {
 	return &unstructured.Unstructured{Object: content}, err
 }
 
-func read[T any](object *unstructured.Unstructured) (*T, error) {
-	out := new(T)
-	return out, runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, out)
-}
-
-func convert[T any](object any) (*T, error) {
-	content, err := asUnstructured(object)
-	if err != nil {
-		return nil, err
-	}
-	return read[T](content)
+// typed reads a configuration of either kind. It cannot fail: the API server has validated it.
+func typed(object *unstructured.Unstructured) *webhooks {
+	out := &webhooks{}
+	_ = runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, out)
+	out.ManagedFields = nil
+	return out
 }

@@ -7,7 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"k8s.io/apimachinery/pkg/runtime/schema"
+	"curfew.dev/curfew/controller/discovery"
 )
 
 // What the controller may delete is waited for, so that a start writes once, but not for ever.
@@ -25,12 +25,12 @@ func TestKeeperWaitsForWhatMayBeDeleted(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				began := time.Now()
 				s := beginWith(t, nil, func(o *Options) {
-					o.Controller = "curfew-controller"
-					o.Deletable = func() ([]schema.GroupResource, bool) {
+					o.Input.Controller = "curfew-controller"
+					o.Places = func() ([]discovery.Place, bool) {
 						if test.known == 0 || time.Since(began) < test.known {
 							return nil, false
 						}
-						return []schema.GroupResource{{Resource: "configmaps"}}, true
+						return []discovery.Place{{Kind: discovery.Kind{Resource: "configmaps"}, Namespaces: []string{""}}}, true
 					}
 				})
 				s.validating.set(t, staticValidating())

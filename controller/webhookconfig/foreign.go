@@ -5,7 +5,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"curfew.dev/curfew/policy/wellknown"
 )
@@ -21,26 +20,17 @@ const enforcerDisabled = "admissions.enforcer/disabled"
 // A requirement that the plan does not want may also be Curfew's own, of an earlier plan that
 // selected less. So a selector is left alone only while the plan wants the one that this process
 // last wrote or saw.
-func (c *configuration) keepForeign(existing *unstructured.Unstructured, want *webhooks) (foreign []string, err error) {
-	have, err := read[webhooks](existing)
-	if err != nil {
-		return nil, err
-	}
+func (c *configuration) keepForeign(have, want *webhooks) (foreign []string) {
 	present := selectorsByName(have)
 	for i := range want.Webhooks {
-		one := &want.Webhooks[i]
-		last, known := c.selectors[one.Name]
-		wanted := allRequirements(one.NamespaceSelector)
-		if !known || !slices.EqualFunc(allRequirements(last), wanted, equal) || present[one.Name] == nil {
-			continue
-		}
-		all := allRequirements(present[one.Name])
-		if len(without(wanted, all)) == 0 {
-			one.NamespaceSelector = present[one.Name]
+		webhook := &want.Webhooks[i]
+		wanted, all := allRequirements(webhook.NamespaceSelector), allRequirements(present[webhook.Name])
+		if slices.EqualFunc(allRequirements(c.selectors[webhook.Name]), wanted, equal) && len(without(wanted, all)) == 0 {
+			webhook.NamespaceSelector = present[webhook.Name]
 			foreign = append(foreign, inWords(want, without(all, wanted))...)
 		}
 	}
-	return foreign, nil
+	return foreign
 }
 
 // selectorsByName are the namespaceSelectors of a configuration by webhook.
@@ -61,11 +51,11 @@ func foreignIn(static *webhooks, namespace string) (foreign []string) {
 	for i := range static.Webhooks {
 		others := without(allRequirements(static.Webhooks[i].NamespaceSelector), []metav1.LabelSelectorRequirement{own})
 		for _, key := range []string{wellknown.LabelInUse, wellknown.LabelPodsInUse} {
-			at := slices.IndexFunc(others, func(r metav1.LabelSelectorRequirement) bool {
+			index := slices.IndexFunc(others, func(r metav1.LabelSelectorRequirement) bool {
 				return r.Key == key && (r.Operator == metav1.LabelSelectorOpExists || r.Operator == metav1.LabelSelectorOpDoesNotExist)
 			})
-			if at >= 0 {
-				others = slices.Delete(others, at, at+1)
+			if index >= 0 {
+				others = slices.Delete(others, index, index+1)
 			}
 		}
 		foreign = append(foreign, inWords(static, others)...)
@@ -74,18 +64,15 @@ func foreignIn(static *webhooks, namespace string) (foreign []string) {
 }
 
 // without returns the requirements that others lack.
-func without(all, others []metav1.LabelSelectorRequirement) (out []metav1.LabelSelectorRequirement) {
-	for _, one := range all {
-		if !slices.ContainsFunc(others, func(other metav1.LabelSelectorRequirement) bool { return equal(one, other) }) {
-			out = append(out, one)
-		}
-	}
-	return out
+func without(all, others []metav1.LabelSelectorRequirement) []metav1.LabelSelectorRequirement {
+	return slices.DeleteFunc(slices.Clone(all), func(requirement metav1.LabelSelectorRequirement) bool {
+		return slices.ContainsFunc(others, func(other metav1.LabelSelectorRequirement) bool { return equal(requirement, other) })
+	})
 }
 
 func inWords(of *webhooks, foreign []metav1.LabelSelectorRequirement) (out []string) {
-	for _, one := range foreign {
-		selector := &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{one}}
+	for _, requirement := range foreign {
+		selector := &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{requirement}}
 		out = append(out, of.Kind+" "+of.Name+": "+metav1.FormatLabelSelector(selector))
 	}
 	return out

@@ -3,59 +3,39 @@ package webhookconfig
 import (
 	"context"
 	"errors"
-	"maps"
-	"slices"
 	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
-	admissionv1 "k8s.io/api/admissionregistration/v1"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/clock"
 
-	"curfew.dev/curfew/controller/collectors"
 	"curfew.dev/curfew/controller/discovery"
 	"curfew.dev/curfew/controller/loop"
-	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/platform"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
-// Options of a [Keeper].
+// Options of a [Keeper]. All are required, except for Places.
 type Options struct {
+	// Input has what flags decide. The keeper fills in the rest.
+	Input Input
 	// Kinds returns the served kinds with a profile, or an error until they are known.
 	Kinds func() ([]platform.Served, error)
-	// RuntimesKnown reports whether Kinds knows which runtimes have a deadline. Nil means that they
-	// are always known.
+	// RuntimesKnown reports whether Kinds knows which runtimes have a deadline.
 	RuntimesKnown func() bool
-	// Labelled returns the served kinds that can have a TTL label, and false until they are known. It
-	// may be nil.
-	Labelled func() ([]discovery.Kind, bool)
+	// Places returns [Input.Places], and false until they are known. Nil where TTL labels are switched
+	// off.
+	Places func() ([]discovery.Place, bool)
 	// Policies returns the policies of the cluster, or an error until they are known.
 	Policies func() ([]*v1alpha1.LifecyclePolicy, error)
 	// Mutating and Validating read and write the webhook configurations of the API server.
 	Mutating, Validating Client
-	// Namespace of Curfew itself.
-	Namespace string
 	// Static names the configurations of manifests/webhook.
 	Static string
-	// FailClosed refuses requests that Curfew could not validate. Defaulting never fails a request.
-	FailClosed bool
-	// Controller is the controller's ServiceAccount in Namespace.
-	Controller string
-	// Deletable returns the resources whose objects the controller may delete in all namespaces, and
-	// false until they are known. It may be nil.
-	Deletable func() ([]schema.GroupResource, bool)
-	// Alias sends objects with label cleanup.kyverno.io/ttl, too.
-	Alias bool
-	// Protect and DryRun are the controller's: labels have no effect there.
-	Protect []string
-	DryRun  bool
-	// Off are triggers that are switched off: they give no defaults.
-	Off []policy.Trigger
-	// Changed is called when [Keeper.State] has another fingerprint. It may be nil.
+	// Changed is called when [Keeper.State] has another fingerprint.
 	Changed func()
 
 	Clock      clock.Clock
@@ -68,8 +48,7 @@ const (
 	gather = 500 * time.Millisecond
 	// writeEvery is the least time between two writes, in case another writer keeps undoing them.
 	writeEvery = time.Second
-	// patience bounds the wait for [Options.Labelled], [Options.Deletable] and
-	// [Options.RuntimesKnown].
+	// patience bounds the wait for [Options.Places] and [Options.RuntimesKnown].
 	patience = 10 * time.Second
 )
 
@@ -85,10 +64,8 @@ type Keeper struct {
 	began  time.Time
 	coarse bool // the API server refused a plan
 
-	mu      sync.Mutex
-	wanted  map[string]string   // fingerprints, by the kind of the configuration
-	foreign map[string][]string // likewise
-	err     error               // of the last attempt
+	mu  sync.Mutex
+	err error // of the last attempt
 }
 
 // State returns the fingerprint of each configuration as it should be, by its kind, the
@@ -96,26 +73,23 @@ type Keeper struct {
 func (k *Keeper) State() (wanted map[string]string, foreign []string, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return maps.Clone(k.wanted), slices.Concat(k.foreign[k.configurations[0].kind], k.foreign[k.configurations[1].kind]), k.err
+	wanted = map[string]string{}
+	for _, c := range k.configurations {
+		if c.fingerprint != "" {
+			wanted[c.kind] = c.fingerprint
+		}
+		foreign = append(foreign, c.foreign...)
+	}
+	return wanted, foreign, k.err
 }
 
-// New makes a keeper. It fails if its metric cannot be registered.
-func New(options Options) (*Keeper, error) {
-	k := &Keeper{
-		options: options, wanted: map[string]string{}, foreign: map[string][]string{},
-		log: options.Log.WithName("coverage"), changed: loop.NewSignal(),
-	}
-	k.failed = collectors.Counter("curfew_coverage_errors_total",
-		"Attempts to bring the webhook configurations curfew-kinds in step with profiles and policies that failed.").WithLabelValues()
-	if err := collectors.Register(options.Registerer, "the metric of coverage", k.failed); err != nil {
-		return nil, err
-	}
-	failure := admissionv1.Ignore
-	if options.FailClosed {
-		failure = admissionv1.Fail
-	}
-	k.configurations = []*configuration{k.configuration(mutating, options.Mutating), k.configuration(validating(failure), options.Validating)}
-	return k, nil
+// New makes a keeper.
+func New(options Options) *Keeper {
+	k := &Keeper{options: options, log: options.Log.WithName("coverage"), changed: loop.NewSignal()}
+	k.failed = promauto.With(options.Registerer).NewCounter(prometheus.CounterOpts{Name: "curfew_coverage_errors_total",
+		Help: "Attempts to bring the webhook configurations curfew-kinds in step with profiles and policies that failed."})
+	k.configurations = []*configuration{k.configuration(mutatingKind, options.Mutating), k.configuration(validatingKind, options.Validating)}
+	return k
 }
 
 // Again makes the plan again, because its input has changed.
@@ -152,7 +126,7 @@ func (k *Keeper) reconcile(ctx context.Context) (again time.Duration, err error)
 	var errs []error
 	wrote := false
 	for _, c := range k.configurations {
-		did, err := c.reconcile(ctx, plan)
+		did, err := c.reconcile(ctx, in, plan)
 		wrote = wrote || did
 		if apierrors.IsInvalid(err) || apierrors.IsRequestEntityTooLargeError(err) {
 			k.coarse = true // The next attempt has shorter conditions.
@@ -174,33 +148,22 @@ func (k *Keeper) reconcile(ctx context.Context) (again time.Duration, err error)
 // input returns what a plan is made of, or an error while something is unknown; then it also
 // returns when to try again.
 func (k *Keeper) input() (in *Input, again time.Duration, err error) {
-	o := &k.options
-	in = &Input{
-		Namespace: o.Namespace, Controller: o.Controller, Alias: o.Alias, Protect: o.Protect, DryRun: o.DryRun, FailClosed: o.FailClosed,
-		Off: o.Off, coarse: k.coarse,
+	o, copied := &k.options, k.options.Input
+	in = &copied
+	in.coarse = k.coarse
+	if in.Kinds, err = o.Kinds(); err == nil {
+		in.Policies, err = o.Policies()
 	}
-	if in.Kinds, err = o.Kinds(); err != nil {
+	if err != nil {
 		return nil, 0, err
 	}
-	if in.Policies, err = o.Policies(); err != nil {
-		return nil, 0, err
+	known := true
+	if o.Places != nil {
+		in.Places, known = o.Places()
 	}
-	left := patience - o.Clock.Since(k.began)
-	if o.Deletable != nil {
-		var known bool
+	if left := patience - o.Clock.Since(k.began); left > 0 && !(known && o.RuntimesKnown()) {
 		// Waiting keeps the first plan of a leader from replacing the last leader's for a moment.
-		if in.Deletable, known = o.Deletable(); !known && left > 0 {
-			return nil, left, errors.New("what the controller may delete")
-		}
-	}
-	if o.Labelled != nil {
-		var known bool
-		if in.Labelled, known = o.Labelled(); !known && left > 0 {
-			return nil, left, errors.New("which kinds are served")
-		}
-	}
-	if o.RuntimesKnown != nil && !o.RuntimesKnown() && left > 0 {
-		return nil, left, errors.New("the runtimes")
+		return nil, left, errors.New("the served kinds, what may be deleted, or the runtimes")
 	}
 	return in, 0, nil
 }

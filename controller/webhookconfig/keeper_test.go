@@ -100,9 +100,7 @@ func (s *store) get(t *testing.T) *admissionv1.MutatingWebhookConfiguration {
 	if object == nil {
 		return nil
 	}
-	out, err := read[admissionv1.MutatingWebhookConfiguration](object) // the parts looked at are the same in both kinds
-	must(t, err)
-	return out
+	return typed(object)
 }
 
 // sent are the writes since the last time it was asked.
@@ -140,7 +138,6 @@ func begin(t *testing.T, kinds []platform.Served) *scene {
 func beginWith(t *testing.T, kinds []platform.Served, change func(*Options)) *scene {
 	t.Helper()
 	s := &scene{mutating: newStore(), validating: newStore(), kinds: kinds}
-	counters := prometheus.NewRegistry()
 	options := Options{
 		Kinds: func() ([]platform.Served, error) {
 			s.mu.Lock()
@@ -148,12 +145,11 @@ func beginWith(t *testing.T, kinds []platform.Served, change func(*Options)) *sc
 			return s.kinds, s.err
 		},
 		Policies: func() ([]*v1alpha1.LifecyclePolicy, error) { return nil, nil },
-		Mutating: s.mutating, Validating: s.validating, Namespace: "curfew-system", Static: "curfew", Clock: clock.RealClock{}, Log: logr.Discard(), Registerer: counters,
+		Input:    Input{Namespace: "curfew-system"}, RuntimesKnown: func() bool { return true }, Changed: func() {},
+		Mutating: s.mutating, Validating: s.validating, Static: "curfew", Clock: clock.RealClock{}, Log: logr.Discard(), Registerer: prometheus.NewRegistry(),
 	}
 	change(&options)
-	keeper, err := New(options)
-	must(t, err)
-	s.Keeper = keeper
+	s.Keeper = New(options)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)
 	go func() { done <- s.Run(ctx) }()

@@ -2,9 +2,6 @@ package webhookconfig
 
 import (
 	"cmp"
-	"crypto/sha256"
-	"encoding/hex"
-	"slices"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 
@@ -39,14 +36,12 @@ type kind struct {
 	// there is none.
 	runtime fieldpath.FieldPath
 
-	// inUse and validatedInUse are the namespace label with which every new object is sent to the
-	// mutating or the validating webhook anyway; "" if there is none.
-	inUse, validatedInUse string
+	// inUse is the namespace label with which every new object is sent anyway: to the validating
+	// webhook, and if it can finish, to the mutating one; "" if there is none.
+	inUse string
 	// validated asks whether a request is sent to the validating webhook anyway, wherever the object
 	// is.
 	validated string
-	// updates is set for kinds whose changed deadlines are only sent where a policy bounds them.
-	updates bool
 	// unchanging kinds are validated and never get a default.
 	unchanging bool
 }
@@ -54,22 +49,19 @@ type kind struct {
 // newKind is a kind that a CustomResourceDefinition serves.
 func newKind(served *platform.Served, coarse bool) *kind {
 	out := &kind{Profile: served.Profile.Profile, schema: served.Schema}
-	out.addProfile()
-	out.add(&out.fields, served.TTL...)
+	out.addFields()
+	out.add(&out.fields, nil, served.TTL...)
 	out.ttls, out.isRuntime = served.TTL, served.IsRuntime
-	out.add(&out.deadlines, served.Deadline...)
+	out.add(&out.deadlines, nil, served.Deadline...)
 	for _, forbidden := range served.Forbidden {
-		out.add(&out.fields, forbidden.Path)
+		out.add(&out.fields, nil, forbidden.Path)
 	}
 	if served.Runtime != nil && served.RuntimeSets && out.HasDeadline() && out.schema.Has(served.Runtime.NamePath()) {
 		out.runtime = served.Runtime.NamePath()
-		out.add(&out.fields, out.runtime) // Admission says what its TTL does.
+		out.add(&out.fields, nil, out.runtime) // Admission says what its TTL does.
 	}
 	if !out.ClusterScoped {
-		out.validatedInUse = wellknown.LabelInUse
-		if out.Finishable() {
-			out.inUse = wellknown.LabelInUse
-		}
+		out.inUse = wellknown.LabelInUse
 	}
 	out.coarse = coarse
 	out.validated = out.touched()
@@ -80,11 +72,9 @@ func newKind(served *platform.Served, coarse bool) *kind {
 // evaluates both together.
 func builtin() []*kind {
 	job, cronJob, pod := typedKind(policy.JobProfile), typedKind(policy.CronJobProfile), typedKind(policy.PodProfile)
-	job.inUse, job.validatedInUse = wellknown.LabelInUse, wellknown.LabelInUse
-	cronJob.validatedInUse, cronJob.unchanging = wellknown.LabelInUse, true
+	job.inUse, cronJob.inUse, pod.inUse = wellknown.LabelInUse, wellknown.LabelInUse, wellknown.LabelPodsInUse
 	job.validated, cronJob.validated = job.touched(), cronJob.touched()
-	pod.inUse, pod.validatedInUse, pod.updates = wellknown.LabelPodsInUse, wellknown.LabelPodsInUse, true
-	pod.validated = ownKeyChanged
+	pod.validated, cronJob.unchanging = ownKeyChanged, true
 	out := []*kind{job, cronJob, pod}
 	workloads := func(unchanging bool, profiles ...*policy.Profile) {
 		for _, profile := range profiles {
@@ -100,26 +90,18 @@ func builtin() []*kind {
 
 func typedKind(profile *policy.Profile) *kind {
 	out := &kind{Profile: profile, typed: true}
-	out.addProfile()
+	out.addFields()
+	out.add(&out.inherited, nil, out.Inherited()...) // With claims, conditions for large custom kinds are too long.
 	return out
 }
 
-func (k *kind) addProfile() {
-	k.add(&k.fields, k.TTL, k.TTLSucceeded, k.TTLFailed)
-	k.add(&k.deadlines, k.Deadline)
-	k.addPodTemplates(nil, k.Profile)
-	k.add(&k.inherited, k.InheritedMetadata...)
-	if k.typed { // With claims, conditions for large custom kinds are too long.
-		k.add(&k.inherited, k.Inherited()...)
-	}
+// addFields adds the fields of the profile, and of the objects that templates make.
+func (k *kind) addFields() {
+	k.add(&k.inherited, nil, k.InheritedMetadata...)
+	k.addProfile(nil, k.Profile)
 	for _, template := range k.Templates {
-		inner := template.Profile
-		k.add(&k.inherited, template.Path.Child("metadata"))
-		for _, path := range []fieldpath.FieldPath{inner.TTL, inner.TTLSucceeded, inner.TTLFailed} {
-			k.add(&k.fields, below(template.Path, path))
-		}
-		k.add(&k.deadlines, below(template.Path, inner.Deadline))
-		k.addPodTemplates(template.Path, inner)
+		k.add(&k.inherited, template.Path, fieldpath.FieldPath{"metadata"})
+		k.addProfile(template.Path, template.Profile)
 	}
 }
 
@@ -127,38 +109,25 @@ func (k *kind) addProfile() {
 // may carry it.
 var rawTTL = fieldpath.FieldPath{"spec", policy.JobProfile.TTL[len(policy.JobProfile.TTL)-1]}
 
-func (k *kind) addPodTemplates(prefix fieldpath.FieldPath, profile *policy.Profile) {
+func (k *kind) addProfile(prefix fieldpath.FieldPath, profile *policy.Profile) {
+	k.add(&k.fields, prefix, profile.TTL, profile.TTLSucceeded, profile.TTLFailed)
+	k.add(&k.deadlines, prefix, profile.Deadline)
 	for _, path := range profile.PodTemplates {
-		path = below(prefix, path)
-		k.add(&k.inherited, below(path, fieldpath.FieldPath{"metadata"}))
+		k.add(&k.inherited, prefix, path.Child("metadata"))
 		if !k.typed {
-			k.add(&k.fields, below(path, rawTTL))
+			k.add(&k.fields, prefix, path.Child(rawTTL...))
 		}
 	}
 }
 
-// below joins two paths; a path that is nil stays nil.
-func below(prefix, path fieldpath.FieldPath) fieldpath.FieldPath {
-	if path == nil {
-		return nil
-	}
-	return prefix.Child(path...)
-}
-
-// add appends paths that the installed version of the kind can have and that are not in the list
-// yet.
-func (k *kind) add(to *[]fieldpath.FieldPath, paths ...fieldpath.FieldPath) {
+// add appends paths below prefix that the installed version of the kind can have. A nil path is left
+// out.
+func (k *kind) add(to *[]fieldpath.FieldPath, prefix fieldpath.FieldPath, paths ...fieldpath.FieldPath) {
 	for _, path := range paths {
-		known := slices.ContainsFunc(*to, func(other fieldpath.FieldPath) bool { return slices.Equal(other, path) })
-		if path != nil && !known && k.schema.Has(path) {
-			*to = append(*to, path)
+		if full := prefix.Child(path...); path != nil && k.schema.Has(full) {
+			*to = append(*to, full)
 		}
 	}
-}
-
-// object is the whole object in conditions.
-func (k *kind) object() node {
-	return node{now: "object", old: "old", typed: k.typed, schema: k.schema}
 }
 
 // rule is the kind in a webhook's rules.
@@ -167,12 +136,13 @@ func (k *kind) rule(operations ...admissionv1.OperationType) admissionv1.RuleWit
 	if k.ClusterScoped {
 		scope = admissionv1.ClusterScope
 	}
-	return admissionv1.RuleWithOperations{
-		Operations: operations,
-		Rule: admissionv1.Rule{
-			APIGroups: []string{k.Kind.Group}, APIVersions: []string{k.Kind.Version}, Resources: []string{k.Resource}, Scope: &scope,
-		},
-	}
+	return ruleOf(k.Kind.Group, k.Kind.Version, k.Resource, scope, operations...)
+}
+
+func ruleOf(group, version, resource string, scope admissionv1.ScopeType, operations ...admissionv1.OperationType) admissionv1.RuleWithOperations {
+	return admissionv1.RuleWithOperations{Operations: operations, Rule: admissionv1.Rule{
+		APIGroups: []string{group}, APIVersions: []string{version}, Resources: []string{resource}, Scope: &scope,
+	}}
 }
 
 // withStatus is rule, and writes of the status: for built-in kinds such as Ingresses and Services
@@ -193,8 +163,7 @@ func (k *kind) name() string {
 	}
 	name := k.Resource + "." + cmp.Or(k.Kind.Group, "core")
 	if len(name) > maxName {
-		sum := sha256.Sum256([]byte(name))
-		name = k.Resource + "." + hex.EncodeToString(sum[:8])
+		return k.Resource // number tells kinds of one resource apart.
 	}
 	return name
 }

@@ -2,7 +2,6 @@ package webhookconfig
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -62,15 +61,15 @@ func (p *plan) ttlLabel(in *Input, name, key, changed string, others ...admissio
 func (in *Input) labelled(
 	name, key string, scope admissionv1.ScopeType, namespaces []metav1.LabelSelectorRequirement, created, changed string,
 	others ...admissionv1.MatchCondition,
-) entry {
+) admissionv1.MutatingWebhook {
 	// On UPDATE the API server also selects by the old labels. The new ones decide.
 	updated := fmt.Sprintf("object.?metadata.?labels[?%q].hasValue()", key) + " && (\n" + indent(changed) + "\n)"
 	isNew := admissionv1.MatchCondition{Name: "label-is-new", Expression: isCreated + "\n? " + created + "\n: (\n" + indent(updated) + "\n)"}
 	out := in.entry(name, admissionv1.RuleWithOperations{}, namespaces)
-	out.rules = everything(scope)
-	out.objects = metav1.LabelSelector{MatchExpressions: label(key, true)}
+	out.Rules = everything(scope)
+	out.ObjectSelector.MatchExpressions = label(key, true)
 	conditions := append([]admissionv1.MatchCondition{isNew, undeleted, reviewed}, others...)
-	out.conditions = []admissionv1.MatchCondition{allOf("label-concerns-curfew", conditions...)}
+	out.MatchConditions = []admissionv1.MatchCondition{allOf("label-concerns-curfew", conditions...)}
 	return out
 }
 
@@ -111,24 +110,23 @@ func (in *Input) mayDelete() string {
 		`.namespace(request.?namespace.orValue("")).check("delete").allowed()`
 	var known []string
 	length := 0
-	for _, at := range in.Deletable {
-		name := quote(at.Resource + "." + at.Group)
-		if length += len(name) + len(", "); length > maxDeletable {
-			break
+	for _, place := range in.Places {
+		if slices.Contains(place.Namespaces, metav1.NamespaceAll) && length < maxDeletable {
+			known = append(known, place.Resource+"."+place.Group)
+			length += len(known[len(known)-1]) + len(`"", `)
 		}
-		known = append(known, name)
 	}
 	if len(known) == 0 {
 		return asked
 	}
-	return "(request.resource.resource + \".\" + request.resource.group in [" + strings.Join(known, ", ") + "] ||\n" + indent(asked) + ")"
+	return "(request.resource.resource + \".\" + request.resource.group in " + quoted(known) + " ||\n" + indent(asked) + ")"
 }
 
 // bounded asks whether a policy may bound the label of an object of this kind; "" if none does.
 // Selectors are left to Curfew.
 func (in *Input) bounded() string {
 	var kinds []string
-	for _, p := range sorted(in.Policies) {
+	for _, p := range in.Policies {
 		bounds := p.Spec.Bounds
 		if bounds == nil || bounds.MinTTLLabel == nil && bounds.MaxTTLLabel == nil && bounds.LatestDate == nil {
 			continue
@@ -154,13 +152,9 @@ func is(part, pattern string) string {
 // everything matches creations and updates of every object, and writes of subresources: for many
 // kinds, a write of the status can change labels.
 func everything(scope admissionv1.ScopeType) []admissionv1.RuleWithOperations {
-	rule := func(resource string, operation admissionv1.OperationType) admissionv1.RuleWithOperations {
-		return admissionv1.RuleWithOperations{
-			Operations: []admissionv1.OperationType{operation},
-			Rule:       admissionv1.Rule{APIGroups: []string{"*"}, APIVersions: []string{"*"}, Resources: []string{resource}, Scope: &scope},
-		}
+	return []admissionv1.RuleWithOperations{
+		ruleOf("*", "*", "*", scope, admissionv1.Create), ruleOf("*", "*", "*/*", scope, admissionv1.Update),
 	}
-	return []admissionv1.RuleWithOperations{rule("*", admissionv1.Create), rule("*/*", admissionv1.Update)}
 }
 
 // reviewed leaves out kinds that the cluster depends on and kinds that are never stored: a label on
@@ -194,7 +188,7 @@ var undeleted = admissionv1.MatchCondition{Name: "not-being-deleted", Expression
 // annotation, so that the webhooks for labelled objects have it validated and announced. An object
 // that gets none is validated here: a policy without effect is worth a warning.
 func (p *plan) defaultLabels(in *Input, known []*kind, all []selection) {
-	for _, served := range in.Labelled {
+	for _, served := range in.Places {
 		if slices.ContainsFunc(known, func(k *kind) bool { return k.Kind.GroupKind() == served.GroupKind() }) {
 			continue // They are sent as kinds with a profile.
 		}
@@ -202,9 +196,9 @@ func (p *plan) defaultLabels(in *Input, known []*kind, all []selection) {
 		gives := func(spec *v1alpha1.LifecyclePolicySpec) bool { return k.matches(spec) && k.getsDefault(in, spec) }
 		for _, s := range narrowed(in, all, gives) {
 			out := in.unprotected(in.entry("default-labels", k.rule(admissionv1.Create), s.namespaces, mayMatch(k.mayGetDefault())))
-			out.objects.MatchExpressions = slices.Concat(label(wellknown.LabelTTL, false), s.labels)
+			out.ObjectSelector.MatchExpressions = slices.Concat(label(wellknown.LabelTTL, false), s.labels)
 			p.mutating = append(p.mutating, out)
-			out.name = "validate-default-labels"
+			out.Name = "validate-default-labels"
 			p.validating = append(p.validating, out)
 		}
 		p.removedLabels(in, k, all)
@@ -220,16 +214,16 @@ func (p *plan) removedLabels(in *Input, k *kind, all []selection) {
 	if k.unchanging || !slices.ContainsFunc(all, func(s selection) bool { return s.any(gives) }) {
 		return
 	}
-	keys := map[string]string{"removed-labels": wellknown.LabelTTL}
-	if in.Alias {
-		keys["removed-labels-kyverno"] = wellknown.LabelKyvernoTTL
-	}
-	for _, name := range slices.Sorted(maps.Keys(keys)) {
-		removed := fmt.Sprintf("oldObject.?metadata.?labels[?%[1]q].hasValue() &&\n!object.?metadata.?labels[?%[1]q].hasValue() &&\n"+
-			"!object.?metadata.?annotations[?%[2]q].hasValue()", keys[name], wellknown.AnnotationLabelSource)
-		condition := admissionv1.MatchCondition{Name: "its-label-is-removed", Expression: removed}
+	removed := func(name, key string) {
+		condition := admissionv1.MatchCondition{Name: "its-label-is-removed", Expression: fmt.Sprintf(
+			"oldObject.?metadata.?labels[?%[1]q].hasValue() &&\n!object.?metadata.?labels[?%[1]q].hasValue() &&\n"+
+				"!object.?metadata.?annotations[?%[2]q].hasValue()", key, wellknown.AnnotationLabelSource)}
 		out := in.entry(name, k.withStatus(admissionv1.Update), nil, condition)
-		out.objects.MatchExpressions = label(keys[name], true) // The API server selects by the old labels too.
+		out.ObjectSelector.MatchExpressions = label(key, true) // The API server selects by the old labels too.
 		p.mutating = append(p.mutating, in.unprotected(out))
+	}
+	removed("removed-labels", wellknown.LabelTTL)
+	if in.Alias {
+		removed("removed-labels-kyverno", wellknown.LabelKyvernoTTL)
 	}
 }

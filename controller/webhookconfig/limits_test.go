@@ -48,7 +48,7 @@ func TestManyPoliciesStayWithinTheLimits(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			in.Namespace, in.Controller, in.Alias = "curfew-system", "curfew-controller", true
-			mutating, validating := configurations(t, in, staticMutating(), staticValidating(), admissionv1.Ignore)
+			mutating, validating := Configurations(in, staticMutating(), staticValidating())
 			for _, object := range []any{mutating, validating} {
 				if text, err := json.Marshal(object); err != nil || len(text) > 1_400_000 {
 					t.Errorf("%d bytes (%v), want no more than the API server stores", len(text), err)
@@ -56,16 +56,16 @@ func TestManyPoliciesStayWithinTheLimits(t *testing.T) {
 			}
 			all := newPlan(in)
 			var given, judged bool
-			for _, entries := range [][]entry{all.mutating, all.validating} {
+			for _, entries := range [][]admissionv1.MutatingWebhook{all.mutating, all.validating} {
 				names := map[string]bool{}
 				for _, of := range entries {
-					if names[of.name] || len(of.conditions) > 64 {
-						t.Errorf("%s: %d conditions, or twice", of.name, len(of.conditions))
+					if names[of.Name] || len(of.MatchConditions) > 64 {
+						t.Errorf("%s: %d conditions, or twice", of.Name, len(of.MatchConditions))
 					}
-					names[of.name] = true
-					for _, condition := range of.conditions {
+					names[of.Name] = true
+					for _, condition := range of.MatchConditions {
 						if len(condition.Expression) > 50_000 {
-							t.Errorf("%s %s: %d characters", of.name, condition.Name, len(condition.Expression))
+							t.Errorf("%s %s: %d characters", of.Name, condition.Name, len(condition.Expression))
 						}
 					}
 				}
@@ -86,13 +86,13 @@ func TestManyPoliciesStayWithinTheLimits(t *testing.T) {
 
 // sends reports whether the conditions of a webhook for new Jobs let an object through, wherever it
 // is.
-func sends(t *testing.T, of *entry, with map[string]any) bool {
+func sends(t *testing.T, of *admissionv1.MutatingWebhook, with map[string]any) bool {
 	t.Helper()
-	for _, rule := range of.rules {
+	for _, rule := range of.Rules {
 		if rule.APIGroups[0] != policy.JobProfile.Kind.Group || rule.Resources[0] != "jobs" || rule.Operations[0] != admissionv1.Create {
 			continue
 		}
-		for _, at := range of.conditions {
+		for _, at := range of.MatchConditions {
 			if !condition(t, at.Expression, with, nil) {
 				return false
 			}

@@ -1,15 +1,14 @@
 package webhookconfig
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"curfew.dev/curfew/controller/discovery"
 	"curfew.dev/curfew/policy"
@@ -22,9 +21,10 @@ import (
 type Input struct {
 	// Kinds with a profile that are served, besides the built-in ones.
 	Kinds []platform.Served
-	// Labelled are the served kinds that can have a TTL label, always in the same order, for the
-	// labels that policies give to kinds without a profile.
-	Labelled []discovery.Kind
+	// Places are the served kinds that can have a TTL label, and where the controller may delete them,
+	// always in the same order. Policies give labels to kinds without a profile. The API server is not
+	// asked whether the controller may delete what it may delete everywhere.
+	Places []discovery.Place
 	// Policies of the cluster.
 	Policies []*v1alpha1.LifecyclePolicy
 	// Namespace of Curfew itself, from which nothing is sent.
@@ -32,9 +32,6 @@ type Input struct {
 	// Controller is the controller's ServiceAccount there. If it is empty, every labelled object is
 	// sent.
 	Controller string
-	// Deletable are resources whose objects it may delete in all namespaces, always in the same order.
-	// The API server is not asked about these.
-	Deletable []schema.GroupResource
 	// Alias sends objects with label cleanup.kyverno.io/ttl, too.
 	Alias bool
 	// Protect and DryRun say where the controller deletes nothing. Labels are sent there, because they
@@ -54,17 +51,10 @@ type Input struct {
 // about 1.5 MB.
 const maxPlan = 700_000
 
-// entry is one webhook, without what all webhooks share.
-type entry struct {
-	name                string
-	rules               []admissionv1.RuleWithOperations
-	namespaces, objects metav1.LabelSelector
-	conditions          []admissionv1.MatchCondition
-}
-
-// plan is what the API server sends besides what the static configurations say.
+// plan is what the API server sends besides what the static configurations say: webhooks, without
+// what they copy from the static ones.
 type plan struct {
-	mutating, validating []entry
+	mutating, validating []admissionv1.MutatingWebhook
 }
 
 func newPlan(in *Input) *plan {
@@ -77,19 +67,12 @@ func newPlan(in *Input) *plan {
 	return out
 }
 
-// sizeOf estimates how large entries are when they are stored.
-func sizeOf(entries []entry) int {
-	const rest = 3000 // A CA bundle of two certificates, and the fields that all webhooks share.
+// sizeOf estimates how large webhooks are when they are stored.
+func sizeOf(entries []admissionv1.MutatingWebhook) int {
+	const bundle = 3000 // A CA bundle of two certificates.
 	total := 0
 	for i := range entries {
-		total += rest
-		for _, condition := range entries[i].conditions {
-			total += len(condition.Expression)
-		}
-		for _, rule := range entries[i].rules {
-			total += rule.Size()
-		}
-		total += entries[i].namespaces.Size() + entries[i].objects.Size()
+		total += bundle + entries[i].Size()
 	}
 	return total
 }
@@ -134,14 +117,15 @@ func (p *plan) kind(in *Input, k *kind) {
 			in.entry("validate-marked."+k.name(), both, label(wellknown.LabelInUse, false), concerns(k.validated)))
 	}
 	if k.isRuntime { // It has a stamp that says since when it has its TTL.
-		p.mutating = append(p.mutating, in.entry("runtimes", both, nil, concerns(k.ttlChanges())))
+		p.mutating = append(p.mutating, in.entry("runtimes", both, nil, concerns(withOld(anyOf(k.differ(true, nil, k.ttls...))))))
 	}
 	if !k.Finishable() {
 		return // It never gets a default.
 	}
+	values := k.differ(true, nil, k.TTL, k.TTLSucceeded, k.TTLFailed, k.Deadline)
 	p.mutating = append(p.mutating, in.entry("changed-defaults", k.rule(admissionv1.Update), nil,
 		admissionv1.MatchCondition{Name: "may-change-a-default", Expression: k.mayChangeDefault()},
-		admissionv1.MatchCondition{Name: "its-value-changes", Expression: k.valueChanges()}))
+		admissionv1.MatchCondition{Name: "its-value-changes", Expression: withOld(anyOf(values))}))
 	if k.ClusterScoped {
 		p.mutating = append(p.mutating, in.entry("defaults-cluster", create, nil, k.mayBeDefaulted()))
 		return
@@ -155,14 +139,18 @@ func (p *plan) kind(in *Input, k *kind) {
 // deleted.
 func (in *Input) entry(
 	name string, rule admissionv1.RuleWithOperations, namespaces []metav1.LabelSelectorRequirement, conditions ...admissionv1.MatchCondition,
-) entry {
-	return entry{
-		name:  name,
-		rules: []admissionv1.RuleWithOperations{rule},
-		namespaces: metav1.LabelSelector{MatchExpressions: append([]metav1.LabelSelectorRequirement{
-			{Key: "kubernetes.io/metadata.name", Operator: metav1.LabelSelectorOpNotIn, Values: []string{in.Namespace}},
+) admissionv1.MutatingWebhook {
+	return admissionv1.MutatingWebhook{
+		Name:        name,
+		Rules:       []admissionv1.RuleWithOperations{rule},
+		MatchPolicy: new(admissionv1.Equivalent),
+		NamespaceSelector: &metav1.LabelSelector{MatchExpressions: append([]metav1.LabelSelectorRequirement{
+			{Key: corev1.LabelMetadataName, Operator: metav1.LabelSelectorOpNotIn, Values: []string{in.Namespace}},
 		}, namespaces...)},
-		conditions: append([]admissionv1.MatchCondition{
+		ObjectSelector:          &metav1.LabelSelector{},
+		SideEffects:             new(admissionv1.SideEffectClassNone),
+		AdmissionReviewVersions: []string{"v1"},
+		MatchConditions: append([]admissionv1.MatchCondition{
 			// The API server drops the deletionTimestamp of a new object after it called the mutating
 			// webhooks.
 			{Name: "not-being-deleted", Expression: isCreated + " || !object.?metadata.?deletionTimestamp.hasValue()"},
@@ -184,40 +172,31 @@ func label(key string, exists bool) []metav1.LabelSelectorRequirement {
 
 // merged joins webhooks of one name that only differ in their rules: the API server looks at each
 // webhook for every request.
-func merged(entries []entry) []entry {
-	var out []entry
-	for _, one := range entries {
-		at := slices.IndexFunc(out, func(other entry) bool {
-			return one.name == other.name && equality.Semantic.DeepEqual(one.namespaces, other.namespaces) &&
-				equality.Semantic.DeepEqual(one.objects, other.objects) && slices.Equal(one.conditions, other.conditions)
+func merged(entries []admissionv1.MutatingWebhook) []admissionv1.MutatingWebhook {
+	var out []admissionv1.MutatingWebhook
+	for _, webhook := range entries {
+		same := slices.IndexFunc(out, func(other admissionv1.MutatingWebhook) bool {
+			other.Rules = webhook.Rules
+			return equality.Semantic.DeepEqual(webhook, other)
 		})
-		if at < 0 {
-			out = append(out, one)
-			continue
+		if same < 0 {
+			out = append(out, webhook)
+		} else {
+			out[same].Rules = append(out[same].Rules, webhook.Rules...)
 		}
-		out[at].rules = append(out[at].rules, one.rules...)
 	}
 	return out
 }
 
 // number makes names unique and fully qualified.
-func number(entries []entry, kinds string) {
+func number(entries []admissionv1.MutatingWebhook, kinds string) {
 	seen := map[string]int{}
 	for i := range entries {
-		name := entries[i].name
-		seen[name]++
-		if seen[name] > 1 {
-			what, kind, found := strings.Cut(name, ".")
-			name = fmt.Sprintf("%s-%d", what, seen[name])
-			if found {
-				name += "." + kind
-			}
+		name := entries[i].Name
+		if seen[name]++; seen[name] > 1 {
+			what, _, _ := strings.Cut(name, ".")
+			name = fmt.Sprintf("%s-%d%s", what, seen[name], name[len(what):])
 		}
-		entries[i].name = name + kinds + "." + wellknown.Group
+		entries[i].Name = name + kinds + "." + wellknown.Group
 	}
-}
-
-// sorted are policies in an order that is always the same.
-func sorted(policies []*v1alpha1.LifecyclePolicy) []*v1alpha1.LifecyclePolicy {
-	return slices.SortedFunc(slices.Values(policies), func(a, b *v1alpha1.LifecyclePolicy) int { return cmp.Compare(a.Name, b.Name) })
 }

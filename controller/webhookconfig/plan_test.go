@@ -21,6 +21,7 @@ import (
 	"pgregory.net/rapid"
 	"sigs.k8s.io/yaml"
 
+	"curfew.dev/curfew/controller/discovery"
 	"curfew.dev/curfew/manifests/profiles"
 	"curfew.dev/curfew/policy/expression"
 	"curfew.dev/curfew/policy/lifetime"
@@ -76,23 +77,15 @@ func staticMutating() *admissionv1.MutatingWebhookConfiguration {
 		{Name: "defaults.curfew.dev", ClientConfig: service("/mutate"), TimeoutSeconds: new(int32(5))}}}
 }
 
-func staticValidating() *admissionv1.ValidatingWebhookConfiguration {
-	return &admissionv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "curfew", UID: "static-v"}, Webhooks: []admissionv1.ValidatingWebhook{
+func staticValidating() *admissionv1.MutatingWebhookConfiguration {
+	return &admissionv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "curfew", UID: "static-v"}, Webhooks: []admissionv1.MutatingWebhook{
 		{Name: "validate.curfew.dev", ClientConfig: service("/validate"), TimeoutSeconds: new(int32(5))}}}
-}
-
-func configurations(t *testing.T, in *Input, static *admissionv1.MutatingWebhookConfiguration, staticValidating *admissionv1.ValidatingWebhookConfiguration,
-	failure admissionv1.FailurePolicyType) (*admissionv1.MutatingWebhookConfiguration, *admissionv1.ValidatingWebhookConfiguration) {
-	t.Helper()
-	mutating, validating, err := Configurations(in, static, staticValidating, failure)
-	must(t, err)
-	return mutating, validating
 }
 
 // TestBuiltinProfiles: what a cluster that serves every kind with a built-in profile has. Read the
 // difference before you update.
 func TestBuiltinProfiles(t *testing.T) {
-	mutating, validating := configurations(t, &Input{Kinds: builtinKinds(t), Namespace: "curfew-system", Controller: "curfew-controller"}, staticMutating(), staticValidating(), admissionv1.Ignore)
+	mutating, validating := Configurations(&Input{Kinds: builtinKinds(t), Namespace: "curfew-system", Controller: "curfew-controller"}, staticMutating(), staticValidating())
 	for name, object := range map[string]any{"mutating.yaml": mutating, "validating.yaml": validating} {
 		have, err := yaml.Marshal(object)
 		must(t, err)
@@ -112,18 +105,18 @@ func TestBuiltinProfiles(t *testing.T) {
 // Nothing to send means no configuration, and so does nowhere to send it. Labels of any kind are
 // always sent.
 func TestNothingToSend(t *testing.T) {
-	mutating, validating := configurations(t, &Input{Namespace: "curfew-system"}, staticMutating(), staticValidating(), admissionv1.Ignore)
+	mutating, validating := Configurations(&Input{Namespace: "curfew-system"}, staticMutating(), staticValidating())
 	if mutating != nil || len(validating.Webhooks) != len(annotationLabels)+1 {
 		t.Errorf("got %v and %d webhooks without kinds and policies", mutating, len(validating.Webhooks))
 	}
-	_, validating = configurations(t, &Input{Namespace: "curfew-system", Alias: true}, staticMutating(), staticValidating(), admissionv1.Ignore)
+	_, validating = Configurations(&Input{Namespace: "curfew-system", Alias: true}, staticMutating(), staticValidating())
 	if len(validating.Webhooks) != len(annotationLabels)+2 {
 		t.Errorf("got %d webhooks with --kyverno-label, want one more", len(validating.Webhooks))
 	}
 	elsewhere := staticMutating()
 	elsewhere.Webhooks = elsewhere.Webhooks[:1]
 	in := &Input{Kinds: builtinKinds(t), Namespace: "curfew-system"}
-	if mutating, validating := configurations(t, in, elsewhere, &admissionv1.ValidatingWebhookConfiguration{}, admissionv1.Ignore); mutating != nil || validating != nil {
+	if mutating, validating := Configurations(in, elsewhere, &admissionv1.MutatingWebhookConfiguration{}); mutating != nil || validating != nil {
 		t.Errorf("got %v and %v without a webhook to send to", mutating, validating)
 	}
 }
@@ -154,7 +147,8 @@ func TestManyDeletableKinds(t *testing.T) {
 		t.Errorf("got %s where nothing is known", asked)
 	}
 	for i := range 5000 {
-		in.Deletable = append(in.Deletable, schema.GroupResource{Group: "example.com", Resource: fmt.Sprintf("things%d", i)})
+		kind := discovery.Kind{GroupVersionKind: schema.GroupVersionKind{Group: "example.com"}, Resource: fmt.Sprintf("things%d", i)}
+		in.Places = append(in.Places, discovery.Place{Kind: kind, Namespaces: []string{""}})
 	}
 	got := in.mayDelete()
 	if len(got) > maxDeletable+1000 || !strings.Contains(got, `"things0.example.com"`) || strings.Contains(got, `"things4999.example.com"`) || !strings.HasSuffix(got, indent(asked)+")") {
@@ -169,20 +163,15 @@ func TestTargetIsCopied(t *testing.T) {
 	static.Webhooks[1].ClientConfig = admissionv1.WebhookClientConfig{URL: &url, CABundle: []byte("other")}
 	static.Webhooks[1].TimeoutSeconds = new(int32(2))
 	long := staticValidating()
-	long.Webhooks[0].TimeoutSeconds, long.Webhooks[0].ClientConfig.Service.Port = nil, nil // 10 and 443, had the API server filled it in
-	mutating, validating := configurations(t, &Input{Kinds: builtinKinds(t), Namespace: "x"}, static, long, admissionv1.Fail)
+	long.Webhooks[0].TimeoutSeconds = new(int32(30))
+	mutating, validating := Configurations(&Input{Kinds: builtinKinds(t), Namespace: "x", FailClosed: true}, static, long)
 	if a, b := *mutating.Webhooks[0].FailurePolicy, *validating.Webhooks[0].FailurePolicy; a != admissionv1.Ignore || b != admissionv1.Fail {
 		t.Errorf("failure policies %s and %s; want that of the flag for validation alone", a, b)
 	}
 	if w := mutating.Webhooks[0]; w.ClientConfig.Service != nil || *w.ClientConfig.URL != url || string(w.ClientConfig.CABundle) != "other" || *w.TimeoutSeconds != 2 {
 		t.Errorf("%v, timeout %d", w.ClientConfig, *w.TimeoutSeconds)
 	}
-	if w := validating.Webhooks[0]; *w.TimeoutSeconds != 5 || *w.ClientConfig.Service.Port != 443 {
-		t.Errorf("timeout %d, port %d", *w.TimeoutSeconds, *w.ClientConfig.Service.Port)
-	}
-	long.Webhooks[0].TimeoutSeconds = new(int32(30))
-	_, patient := configurations(t, &Input{Kinds: builtinKinds(t), Namespace: "x"}, static, long, admissionv1.Fail)
-	if got := *patient.Webhooks[0].TimeoutSeconds; got != 30 {
+	if got := *validating.Webhooks[0].TimeoutSeconds; got != 30 {
 		t.Errorf("timeout %d, want the 30 of the static configuration", got)
 	}
 	if got := mutating.OwnerReferences; len(got) != 1 || got[0].UID != "static-m" || got[0].Kind != "MutatingWebhookConfiguration" || got[0].Name != "curfew" || got[0].Controller != nil {

@@ -6,9 +6,8 @@ import (
 	"slices"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/validation"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/judging"
@@ -27,36 +26,28 @@ type selection struct {
 // selector.
 func selections(policies []*v1alpha1.LifecyclePolicy) []selection {
 	var out []selection
-	for _, p := range sorted(policies) {
-		namespaces, labels, ok := selectorsOf(p)
-		if !ok {
+	byName := func(a, b *v1alpha1.LifecyclePolicy) int { return cmp.Compare(a.Name, b.Name) }
+	for _, p := range slices.SortedFunc(slices.Values(policies), byName) {
+		match := &p.Spec.Match
+		_, errNamespaces := metav1.LabelSelectorAsSelector(match.NamespaceSelector)
+		if _, err := metav1.LabelSelectorAsSelector(match.ObjectSelector); errNamespaces != nil || err != nil {
 			continue
 		}
-		at := slices.IndexFunc(out, func(s selection) bool {
+		namespaces, labels := requirements(match.NamespaceSelector), requirements(match.ObjectSelector)
+		same := slices.IndexFunc(out, func(s selection) bool {
 			return slices.EqualFunc(s.namespaces, namespaces, equal) && slices.EqualFunc(s.labels, labels, equal)
 		})
-		if at < 0 {
-			at = len(out)
+		if same < 0 {
+			same = len(out)
 			out = append(out, selection{namespaces: namespaces, labels: labels})
 		}
-		out[at].policies = append(out[at].policies, p)
+		out[same].policies = append(out[same].policies, p)
 	}
 	return out
 }
 
-// selectorsOf returns a policy's selectors, or false if one is invalid. One that is too long
-// selects everything.
-func selectorsOf(p *v1alpha1.LifecyclePolicy) (namespaces, labels []metav1.LabelSelectorRequirement, ok bool) {
-	match := &p.Spec.Match
-	for _, selector := range []*metav1.LabelSelector{match.NamespaceSelector, match.ObjectSelector} {
-		if len(validation.ValidateLabelSelector(selector, validation.LabelSelectorValidationOptions{}, field.NewPath("selector"))) > 0 {
-			return nil, nil, false
-		}
-	}
-	return requirements(match.NamespaceSelector), requirements(match.ObjectSelector), true
-}
-
-// requirements returns the requirements of a selector that is short enough for a condition.
+// requirements returns the requirements of a selector. One that is too long for a condition selects
+// everything.
 func requirements(selector *metav1.LabelSelector) []metav1.LabelSelectorRequirement {
 	if selector.Size() > maxCondition {
 		return nil
@@ -121,15 +112,19 @@ func (p *plan) policies(in *Input, k *kind, all []selection) {
 		return !k.unchanging && k.matches(spec) && k.getsDefault(in, spec)
 	}
 	bounds := func(spec *v1alpha1.LifecyclePolicySpec) bool { return k.matches(spec) && k.isBounded(spec) }
-	entry := func(name, inUse string, operation admissionv1.OperationType, s *selection, conditions ...admissionv1.MatchCondition) entry {
+	entry := func(name, inUse string, operation admissionv1.OperationType, s *selection, conditions ...admissionv1.MatchCondition) admissionv1.MutatingWebhook {
 		out := in.entry(name, k.rule(operation), append(label(inUse, false), s.namespaces...), conditions...)
-		out.objects.MatchExpressions = s.labels
+		out.ObjectSelector.MatchExpressions = s.labels
 		return out
 	}
 	// A denial names its webhook, which should not be one or the other by chance.
 	otherwise := admissionv1.MatchCondition{Name: "nothing-else-sends-it", Expression: "!(\n" + indent(k.validated) + "\n)"}
+	defaulted := k.inUse
+	if !k.Finishable() {
+		defaulted = ""
+	}
 	for _, s := range narrowed(in, all, gives) {
-		p.mutating = append(p.mutating, in.unprotected(entry("policies", k.inUse, admissionv1.Create, &s, mayMatch(k.mayGetDefault()))))
+		p.mutating = append(p.mutating, in.unprotected(entry("policies", defaulted, admissionv1.Create, &s, mayMatch(k.mayGetDefault()))))
 	}
 	for _, s := range narrowed(in, all, func(spec *v1alpha1.LifecyclePolicySpec) bool { return gives(spec) || bounds(spec) }) {
 		var conditions []string
@@ -139,14 +134,14 @@ func (p *plan) policies(in *Input, k *kind, all []selection) {
 		if s.any(bounds) {
 			conditions = append(conditions, k.deadlineChanged())
 		}
-		p.validating = append(p.validating, entry("validate-policies."+k.name(), k.validatedInUse, admissionv1.Create, &s,
+		p.validating = append(p.validating, entry("validate-policies."+k.name(), k.inUse, admissionv1.Create, &s,
 			otherwise, mayMatch(limited(anyOf(conditions)))))
 	}
-	if !k.updates {
-		return
+	if k.Kind != policy.PodProfile.Kind {
+		return // The changed deadlines of other kinds are sent anyway.
 	}
 	for _, s := range narrowed(in, all, bounds) {
-		p.validating = append(p.validating, entry("validate-deadlines."+k.name(), k.validatedInUse, admissionv1.Update, &s,
+		p.validating = append(p.validating, entry("validate-deadlines."+k.name(), k.inUse, admissionv1.Update, &s,
 			otherwise, mayMatch(k.deadlineChanged())))
 	}
 }
@@ -199,8 +194,10 @@ func (k *kind) isBounded(spec *v1alpha1.LifecyclePolicySpec) bool {
 	return bounds != nil && (bounds.MinDeadline != nil || bounds.MaxDeadline != nil) && len(k.deadlines) > 0
 }
 
-// protected returns the names and the patterns of --protect.
-func (in *Input) protected() (names, patterns []string) {
+// unprotected leaves the namespaces of --protect out of a webhook. A selector takes names only, so
+// that patterns become a match condition.
+func (in *Input) unprotected(out admissionv1.MutatingWebhook) admissionv1.MutatingWebhook {
+	var names, patterns []string
 	for _, name := range in.Protect {
 		if judging.IsPattern(name) {
 			patterns = append(patterns, name)
@@ -208,20 +205,13 @@ func (in *Input) protected() (names, patterns []string) {
 			names = append(names, name)
 		}
 	}
-	return names, patterns
-}
-
-// unprotected leaves the namespaces of --protect out of a webhook. A selector takes names only, so
-// that patterns become a match condition.
-func (in *Input) unprotected(out entry) entry {
-	names, patterns := in.protected()
 	if len(names) > 0 {
-		out.namespaces.MatchExpressions = append(slices.Clone(out.namespaces.MatchExpressions),
-			metav1.LabelSelectorRequirement{Key: "kubernetes.io/metadata.name", Operator: metav1.LabelSelectorOpNotIn, Values: names})
+		out.NamespaceSelector = &metav1.LabelSelector{MatchExpressions: append(slices.Clone(out.NamespaceSelector.MatchExpressions),
+			metav1.LabelSelectorRequirement{Key: corev1.LabelMetadataName, Operator: metav1.LabelSelectorOpNotIn, Values: names})}
 	}
 	if len(patterns) > 0 {
 		condition := admissionv1.MatchCondition{Name: "not-protected", Expression: "!" + judging.ProtectedRequest(patterns)}
-		out.conditions = append(slices.Clone(out.conditions), condition)
+		out.MatchConditions = append(slices.Clone(out.MatchConditions), condition)
 	}
 	return out
 }
@@ -236,7 +226,7 @@ func (p *plan) protection(in *Input, k *kind, all []selection) {
 		out := in.entry("validate-protection", k.withStatus(admissionv1.Create, admissionv1.Update), s.namespaces, admissionv1.MatchCondition{
 			Name: "it-is-protected", Expression: fmt.Sprintf("object.?metadata.?annotations[?%[1]q].hasValue() &&\n("+isCreated+
 				" || object.?metadata.?annotations[?%[1]q] != oldObject.?metadata.?annotations[?%[1]q])", wellknown.AnnotationProtect)})
-		out.objects.MatchExpressions = slices.Concat(label(wellknown.LabelTTL, false), s.labels)
+		out.ObjectSelector.MatchExpressions = slices.Concat(label(wellknown.LabelTTL, false), s.labels)
 		p.validating = append(p.validating, out)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
@@ -82,14 +83,14 @@ func TestSelectedObjectsAreSent(t *testing.T) {
 		if len(all) > maxSelections {
 			t.Fatalf("%d webhooks", len(all))
 		}
-		coarse := len(all) == 1 && len(all[0].namespaces.MatchExpressions) == 2 && len(all[0].objects.MatchExpressions) == 0
+		coarse := len(all) == 1 && len(all[0].NamespaceSelector.MatchExpressions) == 2 && len(all[0].ObjectSelector.MatchExpressions) == 0
 		for range 50 {
 			namespace, object := sets[random.IntN(len(sets))], sets[random.IntN(len(sets))]
 			want := slices.ContainsFunc(in.Policies, func(p *v1alpha1.LifecyclePolicy) bool {
 				return matches(t, p.Spec.Match.NamespaceSelector, namespace) && matches(t, p.Spec.Match.ObjectSelector, object)
 			})
-			have := slices.ContainsFunc(all, func(e entry) bool {
-				return matches(t, &e.namespaces, namespace) && matches(t, &e.objects, object)
+			have := slices.ContainsFunc(all, func(e admissionv1.MutatingWebhook) bool {
+				return matches(t, e.NamespaceSelector, namespace) && matches(t, e.ObjectSelector, object)
 			})
 			switch {
 			case coarse:

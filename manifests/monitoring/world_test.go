@@ -60,9 +60,7 @@ func families(t *testing.T) map[string]*dto.MetricFamily {
 	registry := prometheus.NewRegistry()
 	controller(t, registry)
 	unusableValue(t, registry)
-	if _, err := webhookconfig.New(webhookconfig.Options{Registerer: registry, Clock: clock.RealClock{}}); err != nil {
-		t.Fatal(err)
-	}
+	webhookconfig.New(webhookconfig.Options{Registerer: registry, Clock: clock.RealClock{}})
 	census(t, registry)
 	registry.MustRegister(certs.NewExpiryMetric(served{}))
 	admission(t, registry)
@@ -86,8 +84,7 @@ func (a answers) Delete(_ context.Context, r deletion.Request) deletion.Response
 
 func triggers(t *testing.T, sender deletion.Sender, registerer prometheus.Registerer) []expire.Trigger {
 	t.Helper()
-	do, err := deletion.NewDeleteAction(sender, nil, registerer)
-	must(t, err)
+	do := deletion.NewDeleteAction(sender, nil, registerer)
 	return []expire.Trigger{{Name: "ttl", Action: do, Deletes: true}, {Name: "cleanup", Action: do, Deletes: true}}
 }
 
@@ -174,8 +171,7 @@ var nothing = platform.Offline{Platform: platform.SnapshotOf(nil, nil)}
 // Jobs already, so this one has an engine of its own.
 func unusableValue(t *testing.T, registry *prometheus.Registry) {
 	t.Helper()
-	reports, err := feed.NewReports(events.NewFakeRecorder(10), logr.Discard(), registry)
-	must(t, err)
+	reports := feed.NewReports(events.NewFakeRecorder(10), logr.Discard(), registry)
 	expiry, err := expire.New(expire.Options{Triggers: triggers(t, answers{}, nil)})
 	must(t, err)
 	finished := metav1.NewTime(time.Now().Add(-time.Hour))
@@ -200,8 +196,7 @@ func unusableValue(t *testing.T, registry *prometheus.Registry) {
 // census has a feed run until all of its kind is known.
 func census(t *testing.T, registry *prometheus.Registry) {
 	t.Helper()
-	counted, err := feed.NewSyncedMetric(registry, clock.RealClock{}, nil)
-	must(t, err)
+	counted := feed.NewSyncedMetric(registry, clock.RealClock{}, nil)
 	expiry, err := expire.New(expire.Options{Triggers: triggers(t, answers{}, nil)})
 	must(t, err)
 	known := make(chan struct{})
@@ -224,7 +219,8 @@ type labelled struct{ prometheus.Registerer }
 
 var variable = regexp.MustCompile(`variableLabels: \{([a-z,]*)\}`)
 
-func (l labelled) Register(c prometheus.Collector) error {
+func (l labelled) MustRegister(all ...prometheus.Collector) {
+	c := all[0] // promauto registers one at a time.
 	described := make(chan *prometheus.Desc, 1)
 	c.Describe(described)
 	names := strings.Split(variable.FindStringSubmatch((<-described).String())[1], ",")
@@ -244,7 +240,7 @@ func (l labelled) Register(c prometheus.Collector) error {
 			vector.With(labels).Observe(1)
 		}
 	}
-	return l.Registerer.Register(c)
+	l.Registerer.MustRegister(c)
 }
 
 // unused has what takes a cluster register its metrics.
@@ -257,16 +253,15 @@ func unused(t *testing.T, registry *prometheus.Registry) {
 		Clock: clock.RealClock{}, Source: func(schema.GroupVersionResource) follow.Source { return builders.MakeSource() },
 	})
 	must(t, err)
-	_, errLabels := discovery.NewLabels(discovery.LabelsOptions{APIServices: builders.MakeSource(), Clock: clock.RealClock{}, Registerer: registerer})
-	_, errProfiles := discovery.NewProfiles(discovery.ProfilesOptions{Platform: followed, Clock: clock.RealClock{}, Registerer: registerer})
-	_, errBackfill := backfill.New(backfill.Options{Clock: clock.RealClock{}, Registerer: registerer})
-	_, errStop := stop.New(stop.Options{Registerer: registerer})
-	_, errCleanup := cleanup.New(cleanup.Options{
+	discovery.NewLabels(discovery.LabelsOptions{APIServices: builders.MakeSource(), Clock: clock.RealClock{}, Registerer: registerer})
+	discovery.NewProfiles(discovery.ProfilesOptions{Platform: followed, Clock: clock.RealClock{}, Registerer: registerer})
+	backfill.New(backfill.Options{Clock: clock.RealClock{}, Registerer: registerer})
+	stop.New(stop.Options{Registerer: registerer})
+	cleanup.New(cleanup.Options{
 		Objects: dynamicfake.NewSimpleDynamicClient(runtime.NewScheme()), Clock: clock.RealClock{}, Registerer: registerer,
 	})
-	_, errTally := tally.New(tally.Options{Tallies: noTallies{}, Clock: clock.RealClock{}, Registerer: registerer})
-	_, errRules := follow.NewRules(followed, &follow.Namespaces{}, clock.RealClock{}, logr.Discard(), registry)
-	must(t, errors.Join(errLabels, errProfiles, errBackfill, errStop, errCleanup, errTally, errRules))
+	tally.New(tally.Options{Tallies: noTallies{}, Clock: clock.RealClock{}, Registerer: registerer})
+	follow.NewRules(followed, &follow.Namespaces{}, clock.RealClock{}, logr.Discard(), registry)
 }
 
 // noTallies is a cluster without PodTallies.
