@@ -127,14 +127,8 @@ func namespaceOf(key string) string {
 	return namespace
 }
 
-// watch has the tallies and Pods of a namespace listed again, and watched if they are not yet. A
-// change of ttlAfterCounted alone needs no list.
+// watch has the tallies and Pods of a namespace listed again, and watched if they are not yet.
 func (c *Controller) watch(namespace string) {
-	if w := c.space(namespace); w != nil {
-		if known, err := c.options.Tallies.In(namespace); err == nil && w.adjust(known) {
-			return
-		}
-	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.running == nil || c.running.Err() != nil {

@@ -16,7 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"curfew.dev/curfew/policy/requirement"
-	match "curfew.dev/curfew/policy/tally"
 	"curfew.dev/curfew/policy/v1alpha1"
 	"curfew.dev/curfew/policy/wellknown"
 )
@@ -127,31 +126,6 @@ func TestTooManyTallies(t *testing.T) {
 	}
 }
 
-// A change of ttlAfterCounted alone has nothing listed again.
-func TestChangeOfTTLListsNothing(t *testing.T) {
-	w, ctx := newWorld(t.Fatalf), t.Context()
-	w.addTally("a", "a")
-	w.create("p", "a", true)
-	p := w.process()
-	p.settle(ctx)
-	before := w.requests
-	changed := w.tallies["a"]
-	text := v1alpha1.TTL("1h")
-	changed.Spec.TTLAfterCounted, changed.Generation, changed.ResourceVersion = &text, 2, w.next()
-	compiled, _ := match.Compile(&changed.PodTally)
-	if !p.watch.adjust([]*match.Tally{compiled}) || w.requests != before {
-		t.Errorf("%d requests", w.requests-before)
-	}
-	p.settle(ctx)
-	if got := w.tallies["a"].Status.ObservedGeneration; got != 2 {
-		t.Errorf("the status is about generation %d", got)
-	}
-	compiled.UID = "another"
-	if p.watch.adjust([]*match.Tally{compiled}) || p.watch.adjust(nil) {
-		t.Error("another PodTally, or none, lists nothing either")
-	}
-}
-
 // A PodTally that needs a newer Curfew counts, and its condition and an Event name the field (S6).
 func TestTallyOfANewerVersion(t *testing.T) {
 	w, ctx := newWorld(t.Fatalf), t.Context()
@@ -227,13 +201,11 @@ func TestTallyRecordsNewerFields(t *testing.T) {
 	}
 	// The older version's CustomResourceDefinition drops the field, and its author changes the spec.
 	w.tallies["a"].Generation = 2
-	changed := w.reread(t, "", "")
-	compiled, _ := match.Compile(&changed.PodTally)
-	compiled.Requires = changed.Requires
-	if len(changed.Unmet) == 0 || p.watch.adjust([]*match.Tally{compiled}) {
-		t.Errorf("held by %v; or the PodTally is not read again, so that nothing moves the record", changed.Unmet)
+	if len(w.reread(t, "", "").Unmet) == 0 {
+		t.Error("the older version takes the loss for a decision")
 	}
-	w.process().settle(ctx)
+	p.watch.Again()
+	p.settle(ctx)
 	if got, want := record(), "True 2 v0.2.0: spec.ttlAfterCounted"; got != want {
 		t.Errorf("the older version writes %q, want %q", got, want)
 	}

@@ -101,34 +101,6 @@ func (s *space) respec(t *tally, compiled *match.Tally, generation int64, invali
 	t.match, t.generation, t.invalid = compiled, generation, invalid
 }
 
-// adjust takes over changes of the specs that change no more than ttlAfterCounted, and need no
-// record: a selector is immutable. It reports whether there are no others, so that nothing has to
-// be listed again.
-func (s *space) adjust(known []*match.Tally) bool {
-	counting, _ := match.Within(known)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.ready || len(counting) != len(s.tallies) {
-		return false
-	}
-	for i, one := range counting { // Both are in the same order.
-		t := s.tallies[i]
-		if t.uid != one.UID || t.overtaken || t.invalid != nil || one.TTL != nil && one.TTL.Err != nil {
-			return false
-		}
-		if one.Generation > t.generation && one.Requires != nil {
-			return false
-		}
-	}
-	for i, one := range counting {
-		if t := s.tallies[i]; one.Generation > t.generation {
-			t.match, t.generation = one, one.Generation
-			s.wake(t)
-		}
-	}
-	return true
-}
-
 // beginList begins a list of all Pods.
 func (s *space) beginList() {
 	s.mu.Lock()
