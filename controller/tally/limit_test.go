@@ -66,24 +66,6 @@ func (p *proxied) Tallies(context.Context, string) ([]*StoredTally, error) {
 
 func (p *proxied) Defined(context.Context) (bool, error) { return p.defined, p.err }
 
-// S9: PodTallies that come and go under new names are forgotten.
-func TestWorkIsForgotten(t *testing.T) {
-	w, ctx := newWorld(t.Fatalf), t.Context()
-	w.addTally("stays", "a")
-	p := w.process()
-	p.relist(ctx)
-	for i := range 50 {
-		name := fmt.Sprint("build-", i)
-		w.addTally(name, "b")
-		p.relist(ctx)
-		delete(w.tallies, name)
-		p.relist(ctx)
-	}
-	if n := len(p.work); n > 2 {
-		t.Errorf("%d PodTallies are remembered, and one exists", n)
-	}
-}
-
 // S9: the oldest PodTallies of a namespace count, as many as may, and the others say that they do
 // not. Their number bounds what a Pod costs.
 func TestTooManyTallies(t *testing.T) {
