@@ -11,7 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 
 	"curfew.dev/curfew/controller/loop"
@@ -50,15 +50,12 @@ type Controller struct {
 	log     logr.Logger
 	metrics *metrics
 	queue   *loop.RetryQueue
-	// send sends patches and waits for their answers.
-	send func(ctx context.Context, all []func(context.Context) (overloaded bool))
+	send    func(context.Context, []request) error
 
 	mu      sync.Mutex
 	running context.Context     // nil before Run
 	spaces  map[string]*watched // by namespace
-	// work is what the names in the queue stand for.
-	work map[string]*tally
-	all  sync.WaitGroup
+	all     sync.WaitGroup
 }
 
 // watched is a namespace whose Pods are watched.
@@ -74,18 +71,12 @@ type watched struct {
 
 // New makes a controller that does nothing until Run.
 func New(options Options) *Controller {
-	c := newController(options)
+	c := &Controller{
+		options: options, log: options.Log.WithName("tally"), send: sender(),
+		queue: loop.NewFairQueue(options.Clock, recheck, namespaceOf), spaces: map[string]*watched{}, metrics: newMetrics(options.Registerer),
+	}
 	options.Tallies.OnChange(c.watch)
 	return c
-}
-
-// newController makes one that follows no PodTallies.
-func newController(options Options) *Controller {
-	return &Controller{
-		options: options, log: options.Log.WithName("tally"), send: newPool(options.Clock).run,
-		queue: loop.NewFairQueue(options.Clock, recheck, namespaceOf), spaces: map[string]*watched{}, work: map[string]*tally{},
-		metrics: newMetrics(options.Registerer),
-	}
 }
 
 // Run counts until ctx is done. It may run once in a cluster.
@@ -123,14 +114,8 @@ func namespaceOf(key string) string {
 	return namespace
 }
 
-// watch has the tallies and Pods of a namespace listed again, and watched if they are not yet. A
-// change of ttlAfterCounted alone needs no list.
+// watch has the tallies and Pods of a namespace listed again, and watched if they are not yet.
 func (c *Controller) watch(namespace string) {
-	if w := c.space(namespace); w != nil {
-		if known, err := c.options.Tallies.In(namespace); err == nil && w.adjust(known) {
-			return
-		}
-	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.running == nil || c.running.Err() != nil {
@@ -139,17 +124,19 @@ func (c *Controller) watch(namespace string) {
 	w := c.spaces[namespace]
 	if w == nil {
 		w = c.newSpace(namespace)
-		of, cancel := context.WithCancel(c.running)
+		ctx, cancel := context.WithCancel(c.running)
 		w.cancel = cancel
-		c.all.Go(func() { c.follow(of, w) })
+		c.all.Go(func() { c.follow(ctx, w) })
 	}
 	w.Again()
 }
 
 // newSpace adds a namespace. The lock is held.
 func (c *Controller) newSpace(namespace string) *watched {
-	w := &watched{}
-	w.space = newSpace(namespace, func(t *tally) { c.wake(w.space, t) })
+	w := &watched{space: &space{
+		namespace: namespace, orphans: &tally{}, pods: map[types.UID]*pod{}, listed: map[types.UID]*tally{}, deletions: map[types.UID]bool{},
+	}}
+	w.wake = func(t *tally) { c.wake(w.space, t) }
 	w.Follower = c.follower(w)
 	c.spaces[namespace] = w
 	return w
@@ -170,9 +157,6 @@ func (c *Controller) wake(s *space, t *tally) {
 		return
 	}
 	key := s.namespace + "/" + t.name
-	c.mu.Lock()
-	c.work[key] = t
-	c.mu.Unlock()
 	if t.due = at; at.After(now) {
 		c.queue.AddAfter(key, at.Sub(now))
 		return
@@ -200,30 +184,26 @@ func (c *Controller) tallies(ctx context.Context, namespace string) ([]*StoredTa
 	return out, nil
 }
 
-// read is a PodTally as it was read.
-type read struct {
-	object   *StoredTally
-	compiled *match.Tally
-	invalid  field.ErrorList
-}
-
-// split compiles the PodTallies of a namespace, and returns the ones that count and the ones beyond
-// the limit. Admission denies the latter, but they may be older than that, or have been created at
-// once.
-func split(objects []*StoredTally) (counting, excess []*read) {
-	of, all := map[*match.Tally]*read{}, make([]*match.Tally, 0, len(objects))
+// split compiles the PodTallies of a namespace, and returns the ones that count, the oldest first,
+// and the ones beyond the limit. Admission denies the latter, but they may be older than that, or
+// have been created at once.
+func split(objects []*StoredTally) (counting, excess []*tally) {
+	tallies, all := map[*match.Tally]*tally{}, make([]*match.Tally, 0, len(objects))
 	for _, object := range objects {
 		compiled, errs := match.Compile(&object.PodTally)
 		compiled.Requires = object.Requires
-		of[compiled] = &read{object, compiled, append(errs, object.Unmet...)}
+		tallies[compiled] = &tally{
+			name: object.Name, uid: object.UID, match: compiled, invalid: append(errs, object.Unmet...),
+			version: object.ResourceVersion, status: object.Status, ledger: readLedger(&object.Status), edited: object.Editor,
+		}
 		all = append(all, compiled)
 	}
 	within, beyond := match.Within(all)
 	for _, compiled := range within {
-		counting = append(counting, of[compiled])
+		counting = append(counting, tallies[compiled])
 	}
 	for _, compiled := range beyond {
-		excess = append(excess, of[compiled])
+		excess = append(excess, tallies[compiled])
 	}
 	return counting, excess
 }

@@ -7,7 +7,7 @@
 //  1. The status lists the UIDs of finished Pods. In the same write, the UIDs of an earlier round
 //     that are through move into the counters.
 //  2. Each listed Pod loses its finalizer and gets the annotation curfew.dev/counted-by, in one
-//     patch (pod.go). All tallies share one pool of requests (pool.go), in turn.
+//     patch (pod.go). The requests of one tally, and those of all, have a limit (send.go).
 //  3. A Pod without the finalizer and with the annotation, or gone, is through.
 //
 // Before a process counts in a namespace it raises status.transitions of all tallies: no other

@@ -79,8 +79,8 @@ func newSlow() *slow {
 // onRealTime is a controller that counts on real time.
 func onRealTime(t *testing.T, cluster Cluster, of clock.Clock) *Controller {
 	t.Helper()
-	return newController(Options{
-		Cluster: cluster, Clock: of, Log: logr.Discard(), Registerer: prometheus.NewRegistry(),
+	return New(Options{
+		Tallies: &world{}, Cluster: cluster, Clock: of, Log: logr.Discard(), Registerer: prometheus.NewRegistry(),
 		ServerTime: func(context.Context) (time.Time, error) { return time.Now(), nil },
 	})
 }

@@ -1,9 +1,9 @@
 package tally
 
 import (
+	"cmp"
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -85,22 +85,8 @@ func (c *Controller) load(ctx context.Context, w *watched) error {
 	if err != nil {
 		return err
 	}
-	known := w.kept()
-	var now, fresh []*tally
 	counting, excess := split(objects)
-	for _, one := range counting {
-		object := one.object
-		t := known[object.UID]
-		if t == nil {
-			t = &tally{
-				name: object.Name, uid: object.UID, version: object.ResourceVersion, status: object.Status,
-				ledger: readLedger(&object.Status), edited: object.Editor,
-			}
-			fresh = append(fresh, t)
-		}
-		w.respec(t, one.compiled, object.Generation, one.invalid)
-		now = append(now, t)
-	}
+	now, fresh := w.merge(counting)
 	if err := c.takeOver(ctx, w.namespace, fresh); err != nil {
 		return err
 	}
@@ -110,20 +96,8 @@ func (c *Controller) load(ctx context.Context, w *watched) error {
 		}
 	}
 	w.setTallies(now)
-	c.forget(w.namespace, now)
-	c.exclude(ctx, excess)
+	c.exclude(ctx, w.namespace, excess)
 	return nil
-}
-
-// forget drops the work of tallies that do not exist any more. Their names are not used again.
-func (c *Controller) forget(namespace string, now []*tally) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for key, t := range c.work {
-		if namespaceOf(key) == namespace && t.name != "" && !slices.Contains(now, t) {
-			delete(c.work, key)
-		}
-	}
 }
 
 // leave stops following a namespace that has had no tallies, and no Pods with the finalizer, for a
@@ -148,11 +122,6 @@ func (c *Controller) leave(w *watched) {
 		return // A tally was created just now.
 	}
 	delete(c.spaces, w.namespace)
-	for key := range c.work {
-		if namespaceOf(key) == w.namespace {
-			delete(c.work, key)
-		}
-	}
 	w.cancel()
 }
 
@@ -182,29 +151,26 @@ func (w *watched) gathering(now time.Time) time.Duration {
 
 // exclude has tallies that are too many say so. What their statuses list is counted once they are
 // among the oldest.
-func (c *Controller) exclude(ctx context.Context, excess []*read) {
-	failures := &failures{}
-	var writes []func(context.Context) bool
-	for _, one := range excess {
-		status := one.object.Status.DeepCopy()
-		if excluded(status) {
-			continue
-		}
-		writes = append(writes, c.request("status", failures, "excluding PodTally "+one.object.Name, func(ctx context.Context) error {
-			now, err := c.options.ServerTime(ctx)
-			if err != nil {
-				return err
-			}
-			set(status, one.object.Generation, now, metav1.Condition{
-				Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonTooManyTallies,
-				Message: fmt.Sprintf("the namespace has %d older PodTallies, and no more may count", match.MaxPerNamespace),
-			})
-			_, err = c.overwrite(ctx, one.object, status)
-			return err
-		}))
+func (c *Controller) exclude(ctx context.Context, namespace string, excess []*tally) {
+	if len(excess) == 0 {
+		return
 	}
-	c.send(ctx, writes)
-	if err := failures.error(); err != nil {
+	now, err := c.options.ServerTime(ctx)
+	var writes []request
+	for _, t := range excess {
+		status := t.status.DeepCopy()
+		set(status, t.match.Generation, now, metav1.Condition{
+			Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonTooManyTallies,
+			Message: fmt.Sprintf("the namespace has %d older PodTallies, and no more may count", match.MaxPerNamespace),
+		})
+		if err == nil && !sameStatus(status, &t.status) {
+			writes = append(writes, c.request("status", "excluding PodTally "+t.name, func(ctx context.Context) error {
+				_, err := c.options.Cluster.WriteStatus(ctx, namespace, t.name, t.uid, t.version, status)
+				return err
+			}))
+		}
+	}
+	if err := cmp.Or(err, c.send(ctx, writes)); err != nil {
 		c.log.Info("PodTallies that are too many could not be reported", "reason", err.Error())
 	}
 }

@@ -4,18 +4,16 @@ import (
 	"slices"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 
 	"curfew.dev/curfew/controller/loop"
-	"curfew.dev/curfew/policy/v1alpha1"
 )
 
 // plan is the next step of a tally, the orphans included; nil while it must not do anything.
-func (s *space) plan(t *tally, now time.Time) *plan {
+func (s *space) plan(t *tally, now, serverTime time.Time) *plan {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.ready || !t.current {
+	if !s.ready || !s.has(t) {
 		return nil
 	}
 	if t.pending != nil {
@@ -23,7 +21,7 @@ func (s *space) plan(t *tally, now time.Time) *plan {
 	}
 	p := &plan{ledger: t.ledger.settle(func(uid types.UID) bool { return s.pods[uid].settled() })}
 	settled := len(t.ledger.uncounted) - len(p.ledger.uncounted)
-	mayWrite := t != s.orphans && (t.eager(settled) || now.Sub(t.wrote) >= writeEvery || now.Before(t.wrote))
+	mayWrite := t != s.orphans && (t.eager(settled) || t.unwritten(now, writeEvery))
 	left := t.work[:0]
 	for _, uid := range t.work {
 		if !s.take(t, p, uid, mayWrite) {
@@ -31,11 +29,20 @@ func (s *space) plan(t *tally, now time.Time) *plan {
 		}
 	}
 	t.work = left
-	p.status = *t.status.DeepCopy()
-	p.ledger.write(&p.status)
-	p.status.Active = t.active
-	p.write = mayWrite && t.worthWriting(p, settled, now)
+	if mayWrite {
+		p.status = *t.status.DeepCopy()
+		p.ledger.write(&p.status)
+		t.describe(&p.status, serverTime)
+		p.write = t.edited != "" || !sameStatus(&p.status, &t.status) || t.active != t.status.Active && t.unwritten(now, idleEvery)
+		p.status.Active = t.active
+	}
 	return p
+}
+
+// unwritten reports whether the status was not written for a while. A write in the future means that
+// the clock was set back.
+func (t *tally) unwritten(now time.Time, since time.Duration) bool {
+	return now.Sub(t.wrote) >= since || now.Before(t.wrote)
 }
 
 // take takes a Pod into a plan, or off the work if it needs nothing. It reports whether either
@@ -47,9 +54,6 @@ func (s *space) take(t *tally, into *plan, uid types.UID, mayWrite bool) bool {
 	}
 	switch s.need(p) {
 	case count:
-		if s.listed[uid] != nil {
-			break
-		}
 		if !mayWrite || !into.ledger.fits(uid) {
 			return false
 		}
@@ -57,9 +61,6 @@ func (s *space) take(t *tally, into *plan, uid types.UID, mayWrite bool) bool {
 		into.taken = append(into.taken, uid)
 		s.listed[uid] = t
 	case adopt:
-		if s.listed[uid] != nil {
-			break
-		}
 		if len(into.adopts) == perRound {
 			return false
 		}
@@ -74,18 +75,6 @@ func (s *space) take(t *tally, into *plan, uid types.UID, mayWrite bool) bool {
 	}
 	p.queued = nil
 	return true
-}
-
-// worthWriting reports whether a status says something new.
-func (t *tally) worthWriting(p *plan, settled int, now time.Time) bool {
-	if settled > 0 || len(p.taken) > 0 || t.status.StartTime == nil || t.edited != "" || excluded(&t.status) || t.unrecorded() {
-		return true
-	}
-	conflicting := meta.IsStatusConditionTrue(t.status.Conditions, v1alpha1.ConditionConflicting)
-	if t.status.ObservedGeneration != t.generation || t.conflicts > 0 != conflicting {
-		return true
-	}
-	return p.status.Active != t.status.Active && (now.Sub(t.wrote) >= idleEvery || now.Before(t.wrote))
 }
 
 // confirm notes that the status of a plan is written. Now the finalizers of the Pods that it lists
@@ -187,7 +176,7 @@ func (t *tally) eager(settled int) bool {
 func (s *space) when(t *tally, now time.Time) (at time.Time, ok bool) {
 	at = now
 	switch since := now.Sub(t.wrote); {
-	case !s.ready || !t.current || t == s.orphans && len(t.work) == 0:
+	case !s.ready || !s.has(t) || t == s.orphans && len(t.work) == 0:
 		return at, false
 	case t == s.orphans || since < 0 || t.eager(0):
 	case len(t.work) > 0 || len(t.ledger.uncounted) > 0 || t.pending != nil:
@@ -234,15 +223,20 @@ func (s *space) rest(t *tally, idle bool, err error, now time.Time) {
 	}
 }
 
-// waits is how long a tally still has to wait after a failure; 0 if it need not. A wait that is
-// longer than any failure causes means that the clock was set back.
-func (s *space) waits(t *tally, now time.Time) time.Duration {
+// next is the tally with a name, nil if there is none, and how long it still has to wait after a
+// failure. A wait that is longer than any failure causes means that the clock was set back.
+func (s *space) next(name string, now time.Time) (next *tally, wait time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if wait := t.notBefore.Sub(now); wait > 0 && wait <= recheck {
-		return wait
+	for _, t := range s.all() {
+		if t.name == name {
+			next, wait = t, t.notBefore.Sub(now)
+		}
 	}
-	return 0
+	if wait > recheck {
+		wait = 0
+	}
+	return next, wait
 }
 
 // overtake notes that the known state of a tally cannot be trusted.

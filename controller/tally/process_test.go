@@ -1,6 +1,7 @@
 package tally
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"slices"
@@ -63,16 +64,20 @@ type process struct {
 
 func (w *world) process() *process {
 	v := &view{world: w}
-	c := newController(Options{
+	c := New(Options{
 		Tallies: w, Cluster: v, Clock: w.clock, Log: logr.Discard(), Registerer: prometheus.NewRegistry(),
 		ServerTime: func(context.Context) (time.Time, error) { return w.clock.Now(), nil },
 	})
 	p := &process{Controller: c, world: w, view: v, watch: c.newSpace(namespace)}
 	p.watch.Again()
-	c.send = func(ctx context.Context, all []func(context.Context) bool) {
-		for _, one := range all {
-			one(ctx)
+	c.send = func(ctx context.Context, all []request) (first error) {
+		for _, send := range all {
+			err := send(ctx)
+			if first = cmp.Or(first, err); overloaded(err) {
+				break
+			}
 		}
+		return first
 	}
 	return p
 }

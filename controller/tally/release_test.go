@@ -130,8 +130,11 @@ func (f *forbidding) Patch(ctx context.Context, namespace, name string, patch []
 	return f.view.Patch(ctx, namespace, name, patch)
 }
 
-// denied is the denial of an admission webhook, which chooses the code.
+// denied is the denial of an admission webhook, which chooses the code; or 500 of etcd.
 func denied(code int32) error {
+	if code == http.StatusInternalServerError {
+		return apierrors.NewInternalError(errors.New("etcd"))
+	}
 	reason := map[int32]metav1.StatusReason{
 		http.StatusForbidden: metav1.StatusReasonForbidden, http.StatusNotFound: metav1.StatusReasonNotFound,
 		http.StatusConflict: metav1.StatusReasonConflict, http.StatusUnprocessableEntity: metav1.StatusReasonInvalid,
@@ -191,18 +194,10 @@ func TestRoundsInVain(t *testing.T) {
 	}
 }
 
-// Failures of admission webhooks leave the number of patches under way alone.
-func TestOverloaded(t *testing.T) {
-	failing := apierrors.NewInternalError(errors.New(`failed calling webhook "w": context deadline exceeded`))
-	if overloaded(failing) || overloaded(denied(429)) || !overloaded(apierrors.NewInternalError(errors.New("etcd"))) {
-		t.Error("want only the failure of the API server itself to count")
-	}
-}
-
-// A Pod whose patches a webhook denies, by whatever code, delays no other, and is not tried again
-// at once. It is counted once they are not (S7).
+// A Pod whose patches fail in etcd, or a webhook denies them by whatever code, delays no other, and
+// is not tried again at once. It is counted once they are not (S7).
 func TestRefusedPod(t *testing.T) {
-	for _, code := range []int32{403, 404, 409, 422, 429} {
+	for _, code := range []int32{403, 404, 409, 422, 429, 500} {
 		for _, admitted := range []bool{true, false} {
 			t.Run(fmt.Sprint(code, ", admitted: ", admitted), func(t *testing.T) {
 				w, ctx := newWorld(t.Fatalf), t.Context()
@@ -215,8 +210,9 @@ func TestRefusedPod(t *testing.T) {
 				p.relist(ctx)
 				for i := range 20 {
 					p.step(ctx, "a")
-					if w.clock.Step(time.Second); i < 10 && admitted && cluster.asked > 1 {
-						t.Fatalf("the patch was sent %d times in %d seconds", cluster.asked, i+1)
+					w.clock.Step(2 * time.Second)
+					if p.step(ctx, "a"); i < 10 && admitted && cluster.asked > 1 {
+						t.Fatalf("the patch was sent %d times in %d seconds", cluster.asked, 2*(i+1))
 					}
 					if i >= 10 {
 						w.clock.Step(chores)
@@ -232,7 +228,7 @@ func TestRefusedPod(t *testing.T) {
 				}
 				for range 4 {
 					p.step(ctx, "a")
-					w.clock.Step(time.Second)
+					w.clock.Step(2 * time.Second)
 				}
 				if got := w.tallies["a"].Status; got.Succeeded != 1 {
 					t.Errorf("status %+v, want one that succeeded", got)

@@ -1,10 +1,13 @@
 package tally
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
+	"sync/atomic"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -22,12 +25,8 @@ var (
 	errOvertaken = errors.New("PodTallies were changed, or another process counts them")
 )
 
-const (
-	// maxRound bounds how long patches of one round are begun. Those that are left come again.
-	maxRound = 10 * time.Second
-	// maxRequest bounds one request, and one write of a status with its conflicts.
-	maxRequest = 30 * time.Second
-)
+// maxRound bounds how long patches of one round are begun. Those that are left come again.
+const maxRound = 10 * time.Second
 
 // do has a round of a tally.
 func (c *Controller) do(ctx context.Context, key string) {
@@ -35,14 +34,16 @@ func (c *Controller) do(ctx context.Context, key string) {
 		return
 	}
 	defer c.queue.End(key)
-	namespace := namespaceOf(key)
-	c.mu.Lock()
-	w, t := c.spaces[namespace], c.work[key]
-	c.mu.Unlock()
-	if w == nil || t == nil {
+	namespace, name, _ := strings.Cut(key, "/")
+	w := c.space(namespace)
+	if w == nil {
 		return
 	}
-	if wait := w.waits(t, c.options.Clock.Now()); wait > 0 { // It was woken during a round that failed.
+	t, wait := w.next(name, c.options.Clock.Now())
+	if t == nil {
+		return
+	}
+	if wait > 0 { // It was woken during a round that failed.
 		c.queue.AddAfter(key, wait)
 		return
 	}
@@ -63,7 +64,11 @@ func (c *Controller) do(ctx context.Context, key string) {
 // round does what a tally needs now: one write of its status, and the patches that it allows. A
 // failure leaves everything to the next round, as a crash does. idle: it has achieved nothing.
 func (c *Controller) round(ctx context.Context, s *space, t *tally) (idle bool, err error) {
-	p := s.plan(t, c.options.Clock.Now())
+	now, err := c.options.ServerTime(ctx)
+	if err != nil {
+		return false, fmt.Errorf("the API server's time: %w", err)
+	}
+	p := s.plan(t, c.options.Clock.Now(), now)
 	if p == nil {
 		return false, nil // Its Pods are not known yet.
 	}
@@ -78,26 +83,25 @@ func (c *Controller) round(ctx context.Context, s *space, t *tally) (idle bool, 
 	}
 	limited, cancel := context.WithTimeout(ctx, maxRound)
 	defer cancel()
-	failures, refusals := new(failures), new(failures)
-	var patches []func(context.Context) bool
+	var refusal atomic.Pointer[error]
+	var patches []request
 	removals := s.removals(t)
-	for _, one := range removals {
-		patches = append(patches, c.patch(s, one, "count", counting(one.uid, t.uid), failures, refusals))
+	for _, removal := range removals {
+		patches = append(patches, c.patch(s, removal, "count", counting(removal.uid, t.uid), &refusal))
 	}
-	for _, one := range p.adopts {
-		patches = append(patches, c.patch(s, one, "adopt", adoption(one), failures, refusals))
+	for _, adopted := range p.adopts {
+		patches = append(patches, c.patch(s, adopted, "adopt", adoption(adopted), &refusal))
 	}
-	for _, one := range p.releases {
-		patches = append(patches, c.patch(s, one, "release", releasing(one.uid, one.resourceVersion()), failures, refusals))
+	for _, released := range p.releases {
+		patches = append(patches, c.patch(s, released, "release", releasing(released.uid, released.resourceVersion()), &refusal))
 	}
-	c.send(limited, patches)
+	err = c.send(limited, patches)
 	idle = !p.write && !s.changed(slices.Concat(removals, p.adopts, p.releases))
-	s.again(p.adopts)
-	s.again(p.releases)
-	if err := refusals.error(); err != nil {
-		c.log.Info("Pods could not be counted, trying again", "tally", s.namespace+"/"+t.name, "reason", err.Error())
+	s.again(slices.Concat(p.adopts, p.releases))
+	if denied := refusal.Load(); denied != nil {
+		c.log.Info("Pods could not be counted, trying again", "tally", s.namespace+"/"+t.name, "reason", (*denied).Error())
 	}
-	return idle, failures.error()
+	return idle, err
 }
 
 // checkOrphans returns an error if the Pods that are about to be released may belong to a PodTally
@@ -123,8 +127,8 @@ func (s *space) knows(live []*StoredTally) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	counting, _ := split(live)
-	return !slices.ContainsFunc(counting, func(one *read) bool {
-		return !slices.ContainsFunc(s.tallies, func(t *tally) bool { return t.uid == one.object.UID })
+	return !slices.ContainsFunc(counting, func(read *tally) bool {
+		return !slices.ContainsFunc(s.tallies, func(t *tally) bool { return t.uid == read.uid })
 	})
 }
 
@@ -133,14 +137,6 @@ func (s *space) knows(live []*StoredTally) bool {
 func (c *Controller) writePlan(ctx context.Context, s *space, t *tally, p *plan) error {
 	ctx, cancel := context.WithTimeout(ctx, maxRequest)
 	defer cancel()
-	if t.pending == nil {
-		now, err := c.options.ServerTime(ctx)
-		if err != nil {
-			s.abandon(t, p)
-			return fmt.Errorf("the API server's time: %w", err)
-		}
-		t.describe(&p.status, now)
-	}
 	began := c.options.Clock.Now()
 	version, err := c.put(ctx, s, t, p)
 	c.metrics.step("status", began, c.options.Clock, err)
@@ -152,19 +148,16 @@ func (c *Controller) writePlan(ctx context.Context, s *space, t *tally, p *plan)
 			c.warn(s.namespace, t, v1alpha1.ReasonNeedsNewerVersion, held)
 		}
 		s.confirm(t, p, version, c.options.Clock.Now())
-	case errors.Is(err, errGone), errors.Is(err, errOvertaken):
+		return nil
+	case errors.Is(err, errGone), errors.Is(err, errOvertaken), refused(err) && t.pending == nil:
 		s.abandon(t, p)
-	case refused(err) && t.pending != nil: // An earlier attempt may have been stored: read the status.
-		s.hold(t, p)
-		err = fmt.Errorf("%w: writing the status: %w", errOvertaken, err)
-	case refused(err):
-		s.abandon(t, p)
-		err = fmt.Errorf("writing the status: %w", err)
 	default:
 		s.hold(t, p)
-		err = fmt.Errorf("writing the status: %w", err)
+		if refused(err) { // An earlier attempt may have been stored: read the status.
+			err = fmt.Errorf("%w: %w", errOvertaken, err)
+		}
 	}
-	return err
+	return fmt.Errorf("writing the status: %w", err)
 }
 
 // put writes a status over the one that is known.
@@ -200,11 +193,10 @@ func (c *Controller) put(ctx context.Context, s *space, t *tally, p *plan) (vers
 // still counts them fails at its next write. Otherwise two of them could each list a Pod in the
 // status of another tally, if one has not heard yet that it moved (S7).
 func (c *Controller) takeOver(ctx context.Context, namespace string, fresh []*tally) error {
-	failures := &failures{}
-	var writes []func(context.Context) bool
+	var writes []request
 	for _, t := range fresh {
 		what := "taking over PodTally " + klog.KRef(namespace, t.name).String()
-		writes = append(writes, c.request("status", failures, what, func(ctx context.Context) error {
+		writes = append(writes, c.request("status", what, func(ctx context.Context) error {
 			t.status.Transitions++
 			version, err := c.options.Cluster.WriteStatus(ctx, namespace, t.name, t.uid, t.version, &t.status)
 			if err == nil {
@@ -213,72 +205,60 @@ func (c *Controller) takeOver(ctx context.Context, namespace string, fresh []*ta
 			return err
 		}))
 	}
-	c.send(ctx, writes)
-	if err := ctx.Err(); err != nil {
-		return err // Some may not have been written.
-	}
-	return failures.error()
+	return cmp.Or(c.send(ctx, writes), ctx.Err()) // After the end of ctx some may not have been written.
 }
 
-// request is one request of a step, for the pool. An object that is gone needs none.
-func (c *Controller) request(step string, failures *failures, what string, send func(context.Context) error) func(context.Context) bool {
-	return func(ctx context.Context) bool {
-		ctx, cancel := context.WithTimeout(ctx, maxRequest)
-		defer cancel()
+// request is one request of a step. An object that is gone needs none.
+func (c *Controller) request(step, what string, send request) request {
+	return func(ctx context.Context) error {
 		began := c.options.Clock.Now()
 		err := send(ctx)
 		c.metrics.step(step, began, c.options.Clock, err)
-		if err != nil && !apierrors.IsNotFound(err) {
-			failures.add(fmt.Errorf("%s: %w", what, err))
+		if err == nil || apierrors.IsNotFound(err) {
+			return nil
 		}
-		return overloaded(err)
+		return fmt.Errorf("%s: %w", what, err)
 	}
 }
 
-// overwrite writes a status over the one that was read.
-func (c *Controller) overwrite(ctx context.Context, object *StoredTally, status *v1alpha1.PodTallyStatus) (string, error) {
-	return c.options.Cluster.WriteStatus(ctx, object.Namespace, object.Name, object.UID, object.ResourceVersion, status)
-}
-
-// patch is one patch of a Pod. One that is refused for this Pod delays no other. It reports whether
-// the API server had too much to do.
-func (c *Controller) patch(s *space, of *pod, step string, body []byte, failures, refusals *failures) func(context.Context) bool {
-	return func(ctx context.Context) bool {
-		ctx, cancel := context.WithTimeout(ctx, maxRequest)
-		defer cancel()
+// patch is one patch of a Pod. If it is refused, the Pod waits for the next chores and delays no
+// other. A refusal that concerns this Pod alone is no error of the round.
+func (c *Controller) patch(s *space, p *pod, step string, body []byte, refusal *atomic.Pointer[error]) request {
+	return func(ctx context.Context) error {
 		began := c.options.Clock.Now()
-		meta, err := c.options.Cluster.Patch(ctx, s.namespace, of.name, body)
+		meta, err := c.options.Cluster.Patch(ctx, s.namespace, p.name, body)
 		c.metrics.step(step, began, c.options.Clock, err)
-		switch {
-		case err == nil:
-			s.answered(of.uid, &meta.ObjectMeta)
-			return false
-		case apierrors.IsNotFound(err), apierrors.IsConflict(err), apierrors.IsInvalid(err):
-			// It is gone, it was created again, or it has changed; or else a webhook chose the code.
-			if read := c.reread(ctx, s, of); read != nil {
-				failures.add(fmt.Errorf("reading Pod %s: %w", klog.KRef(s.namespace, of.name), read))
-			} else if s.unchanged(of) {
-				s.refuse(of)
-				refusals.add(fmt.Errorf("patching Pod %s: %w", klog.KRef(s.namespace, of.name), err))
-			}
-		case refused(err) && !overloaded(err):
-			s.refuse(of)
-			refusals.add(fmt.Errorf("patching Pod %s: %w", klog.KRef(s.namespace, of.name), err))
-		default:
-			failures.add(fmt.Errorf("patching Pod %s: %w", klog.KRef(s.namespace, of.name), err))
+		if err == nil {
+			s.answered(p.uid, &meta.ObjectMeta)
+			return nil
 		}
-		return overloaded(err)
+		err = fmt.Errorf("patching Pod %s: %w", klog.KRef(s.namespace, p.name), err)
+		if apierrors.IsNotFound(err) || apierrors.IsConflict(err) || apierrors.IsInvalid(err) {
+			// It is gone, it was created again, or it has changed; or else a webhook chose the code.
+			err = cmp.Or(c.reread(ctx, s, p), err)
+		}
+		busy := overloaded(err)
+		if !busy && !refused(err) {
+			return err
+		}
+		if waits := s.refuse(p); waits && !busy {
+			refusal.Store(&err)
+		}
+		if busy {
+			return err
+		}
+		return nil
 	}
 }
 
 // reread reads a Pod live.
-func (c *Controller) reread(ctx context.Context, s *space, of *pod) error {
-	live, err := c.options.Cluster.Pod(ctx, s.namespace, of.name)
+func (c *Controller) reread(ctx context.Context, s *space, p *pod) error {
+	live, err := c.options.Cluster.Pod(ctx, s.namespace, p.name)
 	switch {
-	case apierrors.IsNotFound(err), err == nil && live.UID != of.uid:
-		s.missing(of.uid)
+	case apierrors.IsNotFound(err), err == nil && live.UID != p.uid:
+		s.missing(p.uid)
 	case err != nil:
-		return err
+		return fmt.Errorf("reading Pod %s: %w", klog.KRef(s.namespace, p.name), err)
 	default:
 		s.observe(live, true)
 	}
@@ -306,7 +286,7 @@ func (c *Controller) overdue(ctx context.Context, s *space) (idle bool) {
 			states[p.node] = state
 		}
 		if state == NodeGone || state == NodeNotReady && p.forced {
-			s.lose(p)
+			s.lose(p.uid)
 		}
 	}
 	return idle

@@ -1,6 +1,7 @@
 package tally
 
 import (
+	"cmp"
 	"slices"
 	"sync"
 	"time"
@@ -8,10 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"curfew.dev/curfew/policy"
-	match "curfew.dev/curfew/policy/tally"
 )
 
 // space is a namespace: its tallies, and the Pods that concern them. It is a state machine without
@@ -43,31 +42,14 @@ type space struct {
 	wake func(t *tally)
 }
 
-func newSpace(namespace string, wake func(t *tally)) *space {
-	s := &space{namespace: namespace, pods: map[types.UID]*pod{}, listed: map[types.UID]*tally{}, deletions: map[types.UID]bool{}, wake: wake}
-	s.orphans = &tally{current: true}
-	return s
-}
-
 // setTallies replaces the tallies, and keeps the state of each that stays. The Pods have to be
 // listed next.
 func (s *space) setTallies(now []*tally) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.ready = false
-	for _, t := range s.tallies {
-		t.current = false
-	}
-	s.tallies = slices.Clone(now)
-	slices.SortFunc(s.tallies, func(a, b *tally) int {
-		if a.match.Before(b.match) {
-			return -1
-		}
-		return 1
-	})
+	s.ready, s.tallies = false, now
 	s.listed = map[types.UID]*tally{}
 	for _, t := range s.tallies {
-		t.current = true
 		for _, one := range t.ledger.uncounted {
 			s.listed[one.uid] = t
 		}
@@ -79,54 +61,27 @@ func (s *space) setTallies(now []*tally) {
 	}
 }
 
-// kept returns the tallies that need no new read. If another process has written one status, it may
-// have taken over the others, too.
-func (s *space) kept() map[types.UID]*tally {
+// merge returns the state of tallies that were just read, the oldest first. It keeps what is known
+// of them but the spec. The others are fresh: all of them if another process has written one status,
+// since it may have taken over the others, too.
+func (s *space) merge(read []*tally) (now, fresh []*tally) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	out := map[types.UID]*tally{}
+	known := map[types.UID]*tally{}
 	for _, t := range s.tallies {
-		if t.overtaken {
-			return nil
-		}
-		out[t.uid] = t
+		known[t.uid] = t
 	}
-	return out
-}
-
-// respec takes over the spec of a tally.
-func (s *space) respec(t *tally, compiled *match.Tally, generation int64, invalid field.ErrorList) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	t.match, t.generation, t.invalid = compiled, generation, invalid
-}
-
-// adjust takes over changes of the specs that change no more than ttlAfterCounted, and need no
-// record: a selector is immutable. It reports whether there are no others, so that nothing has to
-// be listed again.
-func (s *space) adjust(known []*match.Tally) bool {
-	counting, _ := match.Within(known)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.ready || len(counting) != len(s.tallies) {
-		return false
-	}
-	for i, one := range counting { // Both are in the same order.
-		t := s.tallies[i]
-		if t.uid != one.UID || t.overtaken || t.invalid != nil || one.TTL != nil && one.TTL.Err != nil {
-			return false
+	overtaken := slices.ContainsFunc(s.tallies, func(t *tally) bool { return t.overtaken })
+	for _, t := range read {
+		if old := known[t.uid]; old == nil || overtaken {
+			fresh = append(fresh, t)
+		} else {
+			old.match, old.invalid = t.match, t.invalid
+			t = old
 		}
-		if one.Generation > t.generation && one.Requires != nil {
-			return false
-		}
+		now = append(now, t)
 	}
-	for i, one := range counting {
-		if t := s.tallies[i]; one.Generation > t.generation {
-			t.match, t.generation = one, one.Generation
-			s.wake(t)
-		}
-	}
-	return true
+	return now, fresh
 }
 
 // beginList begins a list of all Pods.
@@ -158,6 +113,8 @@ func (s *space) endList(version string) {
 
 func (s *space) all() []*tally { return append(slices.Clone(s.tallies), s.orphans) }
 
+func (s *space) has(t *tally) bool { return t == s.orphans || slices.Contains(s.tallies, t) }
+
 // observe takes over a state of a Pod from the list or the watch, or (live) from a request.
 func (s *space) observe(from *corev1.Pod, live bool) {
 	s.mu.Lock()
@@ -176,7 +133,7 @@ func (s *space) observe(from *corev1.Pod, live bool) {
 	}
 	if known != nil {
 		s.account(known, -1)
-		p.queued, p.lost = known.queued, known.lost && known.node == p.node
+		p.queued, p.lost = known.queued, known.lost
 		if known.removed || p.version < known.version {
 			// A request has shown a newer state already (S7), whose labels may be others. Only which
 			// tallies exist may be news.
@@ -205,11 +162,10 @@ func (s *space) match(from *corev1.Pod) (keeper *tally, others []*tally) {
 			others = append(others, t)
 		}
 	}
-	if slices.Equal(others, s.conflicting) {
-		return keeper, s.conflicting
+	if !slices.Equal(others, s.conflicting) {
+		s.conflicting = others
 	}
-	s.conflicting = others
-	return keeper, others
+	return keeper, s.conflicting
 }
 
 // concerns reports whether a Pod has to be kept.
@@ -217,18 +173,25 @@ func (p *pod) concerns(s *space) bool {
 	return p.keeper != nil || p.held || p.removed || s.listed[p.uid] != nil
 }
 
-// answered takes over the metadata that a request has shown.
-func (s *space) answered(uid types.UID, meta *metav1.ObjectMeta) {
+// update changes what is known of a Pod.
+func (s *space) update(uid types.UID, change func(*pod)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	p := s.pods[uid]
-	if p == nil || p.removed || versionOf(meta.ResourceVersion) < p.version {
-		return
+	if p := s.pods[uid]; p != nil {
+		s.account(p, -1)
+		change(p)
+		s.account(p, 1)
+		s.enqueue(p)
 	}
-	s.account(p, -1)
-	p.readMeta(meta)
-	s.account(p, 1)
-	s.enqueue(p)
+}
+
+// answered takes over the metadata that a request has shown.
+func (s *space) answered(uid types.UID, meta *metav1.ObjectMeta) {
+	s.update(uid, func(p *pod) {
+		if !p.removed && versionOf(meta.ResourceVersion) >= p.version {
+			p.readMeta(meta)
+		}
+	})
 }
 
 // gone takes a Pod away that the watch says is deleted.
@@ -240,24 +203,7 @@ func (s *space) gone(uid types.UID, version string) {
 }
 
 // missing notes that a request has found a Pod to be gone, or another one under its name.
-func (s *space) missing(uid types.UID) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if p := s.pods[uid]; p != nil {
-		s.account(p, -1)
-		p.removed = true
-		s.account(p, 1)
-		s.enqueue(p)
-	}
-}
-
-// unchanged reports whether nothing is known of a Pod that is newer than a state.
-func (s *space) unchanged(of *pod) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	p := s.pods[of.uid]
-	return p != nil && !p.removed && p.version == of.version
-}
+func (s *space) missing(uid types.UID) { s.update(uid, func(p *pod) { p.removed = true }) }
 
 func (s *space) drop(uid types.UID) {
 	delete(s.deletions, uid)
@@ -287,14 +233,7 @@ func (s *space) account(p *pod, sign int64) {
 
 // enqueue has a Pod worked on that needs something, or that is about to be counted.
 func (s *space) enqueue(p *pod) {
-	if t := s.listed[p.uid]; t != nil {
-		s.wake(t)
-		return
-	}
-	t := p.keeper
-	if t == nil {
-		t = s.orphans
-	}
+	t := cmp.Or(s.listed[p.uid], p.keeper, s.orphans)
 	if s.need(p) != nothing && !p.refused && p.queued != t {
 		p.queued = t
 		t.work = append(t.work, p.uid)
@@ -302,11 +241,11 @@ func (s *space) enqueue(p *pod) {
 	s.wake(t)
 }
 
-// need is what a Pod needs next. One that is being deleted is not adopted, or the deletion would
-// never succeed.
+// need is what a Pod needs next. One that a status lists loses its finalizer by removals. One that
+// is being deleted is not adopted, or the deletion would never succeed.
 func (s *space) need(p *pod) need {
 	need := p.need()
-	if need == adopt && s.deletions[p.uid] {
+	if s.listed[p.uid] != nil || need == adopt && s.deletions[p.uid] {
 		return nothing
 	}
 	return need
@@ -319,13 +258,16 @@ func (s *space) progress(version string) {
 	s.seen = max(s.seen, versionOf(version))
 }
 
-// refuse has a Pod wait whose patch was refused.
-func (s *space) refuse(of *pod) {
+// refuse has a Pod wait whose patch was refused. It returns false if a newer state is known.
+func (s *space) refuse(patched *pod) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if p := s.pods[of.uid]; p != nil && p.version == of.version {
-		p.refused = true
+	p := s.pods[patched.uid]
+	if p == nil || p.removed || p.version != patched.version {
+		return false
 	}
+	p.refused = true
+	return true
 }
 
 // terminating are unfinished Pods whose grace period ended before a time. idle means that there are
@@ -342,16 +284,7 @@ func (s *space) terminating(before time.Time) (out []*pod, idle bool) {
 }
 
 // lose notes that a Pod can no longer run.
-func (s *space) lose(of *pod) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if p := s.pods[of.uid]; p != nil && p.node == of.node {
-		s.account(p, -1)
-		p.lost = true
-		s.account(p, 1)
-		s.enqueue(p)
-	}
-}
+func (s *space) lose(uid types.UID) { s.update(uid, func(p *pod) { p.lost = true }) }
 
 // retry has some Pods tried again whose patches were refused.
 func (s *space) retry() {

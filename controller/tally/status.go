@@ -29,14 +29,11 @@ type tally struct {
 	ledger  ledger
 	// pending is a write whose answer was lost. Nothing else is done until its outcome is known: a Pod
 	// that it lists may be as good as counted.
-	pending *plan
-	wrote   time.Time
-	// generation is the generation of the newest spec, and invalid its errors.
-	generation int64
-	invalid    field.ErrorList
-	edited     string // who else has written the status
-	overtaken  bool   // by another process
-	current    bool   // it is one of the namespace's
+	pending   *plan
+	wrote     time.Time
+	invalid   field.ErrorList // of the spec
+	edited    string          // who else has written the status
+	overtaken bool            // by another process
 
 	// active are Pods with the finalizer that have not finished, conflicts the Pods that an older
 	// tally holds.
@@ -144,7 +141,7 @@ func (t *tally) describe(status *v1alpha1.PodTallyStatus, now time.Time) {
 	if status.StartTime == nil {
 		status.StartTime = new(metav1.NewTime(now).Rfc3339Copy())
 	}
-	status.ObservedGeneration = t.generation
+	status.ObservedGeneration = t.match.Generation
 	ready := metav1.Condition{
 		Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonCounting, Message: "Pods are counted",
 	}
@@ -154,7 +151,7 @@ func (t *tally) describe(status *v1alpha1.PodTallyStatus, now time.Time) {
 		ready.Message = "the status was changed while Curfew was not running: the counts may be wrong"
 	}
 	if t.invalid != nil {
-		ready = expression.Ready(t.generation, t.invalid, nil)
+		ready = expression.Ready(t.match.Generation, t.invalid, nil)
 	}
 	conflicting := metav1.Condition{Type: v1alpha1.ConditionConflicting, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonNoConflict}
 	conflicting.Message = "no Pod is counted by an older PodTally"
@@ -162,20 +159,11 @@ func (t *tally) describe(status *v1alpha1.PodTallyStatus, now time.Time) {
 		conflicting.Status, conflicting.Reason = metav1.ConditionTrue, v1alpha1.ReasonOlderTally
 		conflicting.Message = "some Pods that match are counted by an older PodTally"
 	}
-	set(status, t.generation, now, ready, conflicting)
+	set(status, t.match.Generation, now, ready, conflicting)
 	if t.match.Requires != nil {
-		set(status, t.generation, now, *t.match.Requires)
+		set(status, t.match.Generation, now, *t.match.Requires)
 	}
 	meta.RemoveStatusCondition((*[]metav1.Condition)(&status.Conditions), v1alpha1.ConditionReleasing)
-}
-
-// unrecorded reports whether the record for older versions of Curfew is still to be written.
-func (t *tally) unrecorded() bool {
-	if t.match.Requires == nil {
-		return false
-	}
-	was := meta.FindStatusCondition(t.status.Conditions, v1alpha1.ConditionRequires)
-	return was == nil || was.Message != t.match.Requires.Message || was.ObservedGeneration != t.generation
 }
 
 // heldBy is why a status says that its tally needs a newer Curfew; else empty.
@@ -193,12 +181,6 @@ func set(status *v1alpha1.PodTallyStatus, generation int64, now time.Time, condi
 		condition.ObservedGeneration, condition.LastTransitionTime = generation, metav1.NewTime(now).Rfc3339Copy()
 		meta.SetStatusCondition((*[]metav1.Condition)(&status.Conditions), condition)
 	}
-}
-
-// excluded reports whether a status says that its tally is one too many.
-func excluded(status *v1alpha1.PodTallyStatus) bool {
-	ready := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReady)
-	return ready != nil && ready.Reason == v1alpha1.ReasonTooManyTallies
 }
 
 func sameStatus(a, b *v1alpha1.PodTallyStatus) bool { return equality.Semantic.DeepEqual(a, b) }

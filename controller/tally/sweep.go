@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -33,56 +32,50 @@ const (
 // then, since a process that does not know of that, or the author of a Pod, may add more. It
 // returns when ctx is done.
 func (c *Controller) Release(ctx context.Context) error {
-	c.report(ctx, metav1.ConditionTrue)
-	delay := loop.NewBackoffOf(retryFirst, recheck)
-	for rest := 2; ; {
-		wait := sweepAgain
-		if rest == 0 {
-			wait = sweepEvery
-		}
+	c.disable(ctx, metav1.ConditionTrue)
+	looks := 0
+	c.repeat(ctx, "Pods could not be released from PodTallies, which are switched off, trying again", func(ctx context.Context) (time.Duration, error) {
 		listed, err := c.listedPods(ctx)
-		released := 0
-		if err == nil {
-			released, err = c.sweep(ctx, listed)
+		if err != nil {
+			return 0, err
 		}
-		switch {
-		case ctx.Err() != nil:
-			return nil
-		case err != nil:
-			wait = delay.Next()
-			c.log.Info("Pods could not be released from PodTallies, which are switched off, trying again", "reason", err.Error())
-		default:
-			if rest > 0 || released > 0 {
-				c.log.Info("PodTallies are switched off: no Pod has their finalizer", "released", released)
-			}
-			rest = max(rest-1, 0)
-			c.report(ctx, metav1.ConditionFalse)
+		released, err := c.sweep(ctx, listed)
+		if err != nil {
+			return 0, err
 		}
-		if !loop.Pause(ctx, c.options.Clock, wait) {
-			return nil
+		looks++
+		if released > 0 || looks <= 2 {
+			c.log.Info("PodTallies are switched off: no Pod has their finalizer", "released", released)
 		}
-	}
+		c.disable(ctx, metav1.ConditionFalse)
+		if looks <= 2 {
+			return sweepAgain, nil
+		}
+		return sweepEvery, nil
+	})
+	return nil
 }
 
-// report has all PodTallies say that they are switched off.
-func (c *Controller) report(ctx context.Context, releasing metav1.ConditionStatus) {
-	if err := c.disabled(ctx, releasing); err != nil && ctx.Err() == nil {
-		c.log.Info("PodTallies could not be reported as switched off", "reason", err.Error())
+// repeat does something until ctx is done: again after the time that it returns, or after a backoff
+// if it fails.
+func (c *Controller) repeat(ctx context.Context, failed string, do func(context.Context) (time.Duration, error)) {
+	worker := loop.Worker{
+		Clock: c.options.Clock, Signal: loop.NewSignal(), Backoff: loop.NewBackoffOf(retryFirst, recheck), Do: do,
+		Failed: func(err error, _ time.Duration) { c.log.Info(failed, "reason", err.Error()) },
 	}
+	worker.Signal.Set()
+	worker.Run(ctx)
 }
 
-// disabled has each PodTally say that it does not count, and whether its Pods are being released. A
+// disable has each PodTally say that it does not count, and whether its Pods are being released. A
 // tally that has reported that they were is left as it is.
-func (c *Controller) disabled(ctx context.Context, releasing metav1.ConditionStatus) error {
+func (c *Controller) disable(ctx context.Context, releasing metav1.ConditionStatus) {
 	objects, err := c.tallies(ctx, metav1.NamespaceAll)
-	if err != nil {
-		return err
+	now, unknown := c.options.ServerTime(ctx)
+	errs := []error{err, unknown}
+	if unknown != nil {
+		objects = nil
 	}
-	now, err := c.options.ServerTime(ctx)
-	if err != nil {
-		return fmt.Errorf("the API server's time: %w", err)
-	}
-	var errs []error
 	for _, object := range objects {
 		status := object.Status.DeepCopy()
 		ready := metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonTallyDisabled}
@@ -98,10 +91,12 @@ func (c *Controller) disabled(ctx context.Context, releasing metav1.ConditionSta
 		if set(status, object.Generation, now, ready, release); sameStatus(status, &object.Status) {
 			continue
 		}
-		_, err := c.overwrite(ctx, object, status)
+		_, err := c.options.Cluster.WriteStatus(ctx, object.Namespace, object.Name, object.UID, object.ResourceVersion, status)
 		errs = append(errs, client.IgnoreNotFound(err))
 	}
-	return errors.Join(errs...)
+	if err := errors.Join(errs...); err != nil && ctx.Err() == nil {
+		c.log.Info("PodTallies could not be reported as switched off", "reason", err.Error())
+	}
 }
 
 // podUID names a Pod by its namespace, too: the status of a tally decides about no other's Pods.
@@ -130,61 +125,60 @@ func (c *Controller) listedPods(ctx context.Context) (map[podUID]types.UID, erro
 // has the Pods that are as good as counted. Otherwise it releases the Pods of namespaces without a
 // tally.
 func (c *Controller) sweep(ctx context.Context, listed map[podUID]types.UID) (released int, err error) {
-	failures, counted := &failures{}, map[string]bool{}
-	list := func(ctx context.Context, options metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
-		page, err := c.options.Cluster.Metadata(ctx, options)
-		if err != nil {
-			return nil, fmt.Errorf("listing Pods: %w", err)
-		}
-		return page, nil
-	}
-	_, err = watch.Each(ctx, metav1.ListOptions{}, list, func(page *metav1.PartialObjectMetadataList) error {
-		var patches []func(context.Context) bool
+	counted, failure := map[string]bool{}, error(nil)
+	_, err = watch.Each(ctx, metav1.ListOptions{}, c.options.Cluster.Metadata, func(page *metav1.PartialObjectMetadataList) error {
+		var releases []request
 		for i := range page.Items {
-			of := &page.Items[i].ObjectMeta
-			if !slices.Contains(of.Finalizers, wellknown.FinalizerTally) || listed == nil && c.space(of.Namespace) != nil {
+			pod := &page.Items[i].ObjectMeta
+			if !slices.Contains(pod.Finalizers, wellknown.FinalizerTally) {
 				continue
 			}
 			if listed == nil {
-				if skip, err := c.counts(ctx, counted, of.Namespace); err != nil {
+				if skip, err := c.counts(ctx, counted, pod.Namespace); err != nil {
 					return err
 				} else if skip {
 					continue
 				}
 			}
-			released++
-			patches = append(patches, c.releaseOf(of, listed[podUID{of.Namespace, of.UID}], failures))
+			releases = append(releases, c.release(pod, listed[podUID{pod.Namespace, pod.UID}]))
 		}
-		c.send(ctx, patches)
+		released += len(releases)
+		err := c.send(ctx, releases)
+		if overloaded(err) {
+			return err
+		}
+		failure = cmp.Or(failure, err)
 		return nil
 	})
-	return released, cmp.Or(err, failures.error())
+	return released, cmp.Or(err, failure)
 }
 
-// counts reports whether a live read shows a PodTally in a namespace, which is followed then: this
-// process may not know the PodTally yet. Each namespace is read once.
+// counts reports whether a namespace is watched, or a live read shows a PodTally in it, which is
+// followed then: this process may not know the PodTally yet. Each namespace is read once.
 func (c *Controller) counts(ctx context.Context, known map[string]bool, namespace string) (bool, error) {
-	if out, ok := known[namespace]; ok {
-		return out, nil
+	if c.space(namespace) != nil {
+		return true, nil
+	}
+	if counts, ok := known[namespace]; ok {
+		return counts, nil
 	}
 	live, err := c.tallies(ctx, namespace)
 	if err != nil {
 		return false, err
 	}
-	counting, _ := split(live)
-	if known[namespace] = len(counting) > 0; known[namespace] {
+	if known[namespace] = len(live) > 0; known[namespace] {
 		c.watch(namespace)
 	}
 	return known[namespace], nil
 }
 
-// releaseOf releases one Pod, which is as good as counted by a tally or else "".
-func (c *Controller) releaseOf(of *metav1.ObjectMeta, countedBy types.UID, failures *failures) func(context.Context) bool {
-	namespace, name, body := of.Namespace, of.Name, releasing(of.UID, of.ResourceVersion)
+// release releases one Pod, which is as good as counted by a tally or else "".
+func (c *Controller) release(pod *metav1.ObjectMeta, countedBy types.UID) request {
+	namespace, name, body := pod.Namespace, pod.Name, releasing(pod.UID, pod.ResourceVersion)
 	if countedBy != "" {
-		body = counting(of.UID, countedBy)
+		body = counting(pod.UID, countedBy)
 	}
-	return c.request("release", failures, "releasing Pod "+klog.KRef(namespace, name).String(), func(ctx context.Context) error {
+	return c.request("release", "releasing Pod "+klog.KRef(namespace, name).String(), func(ctx context.Context) error {
 		_, err := c.options.Cluster.Patch(ctx, namespace, name, body)
 		return err
 	})
@@ -192,32 +186,14 @@ func (c *Controller) releaseOf(of *metav1.ObjectMeta, countedBy types.UID, failu
 
 // sweeps releases the Pods of namespaces without tallies, now and then.
 func (c *Controller) sweeps(ctx context.Context) {
-	for {
-		if _, err := c.options.Tallies.In(metav1.NamespaceAll); err == nil {
-			break
+	c.repeat(ctx, "finalizers without a PodTally could not be looked for, trying again", func(ctx context.Context) (time.Duration, error) {
+		if _, err := c.options.Tallies.In(metav1.NamespaceAll); err != nil {
+			return retryFirst, nil // The namespaces that are to be watched are not known yet.
 		}
-		if !loop.Pause(ctx, c.options.Clock, retryFirst) {
-			return
-		}
-	}
-	delay := loop.NewBackoffOf(retryFirst, recheck)
-	for {
-		wait := sweepEvery
 		released, err := c.sweep(ctx, nil)
-		if ctx.Err() != nil {
-			return
-		}
 		if released > 0 {
 			c.log.Info("released Pods that no PodTally counts", "pods", released)
 		}
-		if err != nil {
-			wait = delay.Next()
-			c.log.Info("finalizers without a PodTally could not be looked for, trying again", "reason", err.Error())
-		} else {
-			delay.Reset()
-		}
-		if !loop.Pause(ctx, c.options.Clock, wait) {
-			return
-		}
-	}
+		return sweepEvery, err
+	})
 }

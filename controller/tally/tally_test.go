@@ -3,14 +3,17 @@ package tally
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -288,14 +291,50 @@ func TestNumbersAreWritten(t *testing.T) {
 	})
 }
 
-// A pool begins no patch after the end of its time.
-func TestPoolEnds(t *testing.T) {
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	newPool(clock.RealClock{}).run(ctx, []func(context.Context) bool{func(context.Context) bool {
-		t.Error("a patch was sent")
-		return false
-	}})
+// No request is sent after the end of the time, and few after the first answer of an overloaded API
+// server, which is what fails. So many are in flight of one tally, and of all: each takes a second.
+func TestSend(t *testing.T) {
+	for name, test := range map[string]struct {
+		answer                 error
+		tallies, sent, seconds int
+	}{
+		"all are answered":    {tallies: 3, sent: 1500, seconds: 1500 / maxInFlight},
+		"denied by a webhook": {tallies: 1, answer: denied(429), sent: 500, seconds: 500 / maxPerTally},
+		"a webhook fails":     {tallies: 1, answer: apierrors.NewInternalError(errors.New(`failed calling webhook "w": context deadline exceeded`)), sent: 500, seconds: 500 / maxPerTally},
+		"overloaded":          {tallies: 1, answer: denied(500), sent: maxPerTally},
+		"no time is left":     {tallies: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				if test.sent == 0 {
+					cancel()
+				}
+				var sent atomic.Int64
+				requests := slices.Repeat([]request{func(context.Context) error {
+					if sent.Add(1) == 1 {
+						time.Sleep(time.Millisecond)
+						return test.answer
+					}
+					time.Sleep(time.Second)
+					return nil
+				}}, 500)
+				send, all, began := sender(), sync.WaitGroup{}, time.Now()
+				for range test.tallies {
+					all.Go(func() {
+						if err := send(ctx, requests); err != test.answer {
+							t.Error(err)
+						}
+					})
+				}
+				all.Wait()
+				if seconds := int(time.Since(began).Seconds()); int(sent.Load()) != test.sent || seconds < test.seconds || seconds > test.seconds+2 {
+					t.Errorf("%d requests take %d seconds", sent.Load(), seconds)
+				}
+			})
+		})
+	}
 }
 
 func must(t testing.TB, err error) {
