@@ -59,7 +59,7 @@ func TestComponentAsksForTheSameCertificates(t *testing.T) {
 // A spec that cannot be kept is an error, not another certificate.
 func TestUnknownSpecs(t *testing.T) {
 	for want, change := range map[string]func(*cmapi.CertificateSpec){
-		`"localhost" is not an IP address`:          func(s *cmapi.CertificateSpec) { s.IPAddresses = []string{"localhost"} },
+		`"localhost" is not an IP address`:      func(s *cmapi.CertificateSpec) { s.IPAddresses = []string{"localhost"} },
 		`usage "code signing" is not supported`: func(s *cmapi.CertificateSpec) { s.Usages = append(s.Usages, cmapi.UsageCodeSigning) },
 		"private key <nil> is not supported":    func(s *cmapi.CertificateSpec) { s.PrivateKey = nil },
 		"private key &{RotationPolicy: Encoding: Algorithm:RSA Size:2048} is not supported": func(s *cmapi.CertificateSpec) {
