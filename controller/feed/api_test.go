@@ -189,15 +189,16 @@ func (a *api[O]) list(_ context.Context, namespace string, options metav1.ListOp
 	if err != nil {
 		return nil, err
 	}
-	all := a.matching(namespace, selector)
-	from, _ := strconv.Atoi(options.Continue)
-	to := min(from+a.page, len(all))
+	key := func(o runtime.Object) string { return name(o.(O).GetNamespace(), o.(O).GetName()) }
+	// Objects may have come and gone since the page before.
+	rest := slices.DeleteFunc(a.matching(namespace, selector), func(o runtime.Object) bool { return key(o) <= options.Continue })
+	page := rest[:min(a.page, len(rest))]
 	list := a.newList()
 	list.SetResourceVersion(strconv.Itoa(a.version))
-	if to < len(all) {
-		list.SetContinue(strconv.Itoa(to))
+	if len(page) < len(rest) {
+		list.SetContinue(key(page[len(page)-1]))
 	}
-	return list, meta.SetList(list, all[from:to])
+	return list, meta.SetList(list, page)
 }
 
 func (a *api[O]) watch(_ context.Context, options metav1.ListOptions) (watch.Interface, error) {
