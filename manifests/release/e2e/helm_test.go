@@ -204,10 +204,7 @@ func enforce(ctx context.Context, t *testing.T, cluster *harness.Cluster, select
 func helmTest(ctx context.Context, t *testing.T, cluster *harness.Cluster) {
 	t.Helper()
 	must(t, cluster.WaitForServiceAccount(ctx, testNamespace))
-	must(t, harness.Poll(ctx, "namespace "+testNamespace+" to be in use", func(ctx context.Context) (bool, error) {
-		namespace, err := cluster.Client.CoreV1().Namespaces().Get(ctx, testNamespace, metav1.GetOptions{})
-		return err == nil && namespace.Labels[wellknown.LabelInUse] != "", err
-	}))
+	inUse(ctx, t, cluster, testNamespace)
 	pods := cluster.Client.CoreV1().Pods(testNamespace)
 	watcher, err := pods.Watch(ctx, metav1.ListOptions{})
 	must(t, err)
@@ -233,4 +230,13 @@ func helmTest(ctx context.Context, t *testing.T, cluster *harness.Cluster) {
 		must(t, err)
 	}
 	must(t, <-done)
+}
+
+// inUse waits until objects of a namespace are sent to the webhook: a new leader labels it.
+func inUse(ctx context.Context, t *testing.T, cluster *harness.Cluster, name string) {
+	t.Helper()
+	must(t, harness.Poll(ctx, "namespace "+name+" to be in use", func(ctx context.Context) (bool, error) {
+		namespace, err := cluster.Client.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
+		return err == nil && namespace.Labels[wellknown.LabelInUse] != "", err
+	}))
 }

@@ -70,6 +70,7 @@ func TestReleaseRuns(t *testing.T) {
 // runPods has a Job expire while all Pods run.
 func runPods(ctx context.Context, t *testing.T, cluster *harness.Cluster, services *harness.Services) {
 	startPods(ctx, t, cluster, services)
+	inUse(ctx, t, cluster, "ci")
 	expire(ctx, t, cluster, "hello", nil)
 }
 
