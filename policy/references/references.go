@@ -192,9 +192,9 @@ func (c *Candidates) find(kind schema.GroupKind, namespace, name string) *candid
 	return one
 }
 
-// Referenced reports whether an object that was scanned names a candidate, or chooses it by the labels
-// that it has now. It is an error if it is not a candidate: earlier objects may name it, or a program may
-// find it.
+// Referenced reports whether an object that was scanned names a candidate, or selects it by its
+// current labels. An object that is not a candidate is an error: earlier objects may name it, or a
+// program may find it.
 func (c *Candidates) Referenced(kind schema.GroupKind, namespace, name string, of labels.Set) (bool, error) {
 	one := c.find(kind, namespace, name)
 	if one == nil {
