@@ -21,15 +21,13 @@ import (
 	"curfew.dev/curfew/controller/discovery"
 	"curfew.dev/curfew/controller/expire"
 	"curfew.dev/curfew/controller/feed"
-
 	"curfew.dev/curfew/controller/follow"
 	"curfew.dev/curfew/controller/loop"
-	"curfew.dev/curfew/controller/webhookconfig"
-
 	"curfew.dev/curfew/controller/permission"
 	"curfew.dev/curfew/controller/settings"
 	"curfew.dev/curfew/controller/tally"
 	"curfew.dev/curfew/controller/watch"
+	"curfew.dev/curfew/controller/webhookconfig"
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/v1alpha1"
 )

@@ -19,7 +19,6 @@ import (
 	"curfew.dev/curfew/certs"
 	"curfew.dev/curfew/controller/discovery"
 	"curfew.dev/curfew/controller/feed"
-
 	"curfew.dev/curfew/controller/follow"
 	"curfew.dev/curfew/controller/permission"
 	"curfew.dev/curfew/controller/webhookconfig"

@@ -36,7 +36,6 @@ import (
 	"curfew.dev/curfew/controller/deletion"
 	"curfew.dev/curfew/controller/follow"
 	"curfew.dev/curfew/controller/loop"
-
 	"curfew.dev/curfew/controller/watch"
 )
 

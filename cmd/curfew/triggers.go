@@ -17,7 +17,6 @@ import (
 	"curfew.dev/curfew/controller/backfill"
 	"curfew.dev/curfew/controller/cleanup"
 	"curfew.dev/curfew/controller/deletion"
-
 	"curfew.dev/curfew/controller/expire"
 	"curfew.dev/curfew/controller/feed"
 	"curfew.dev/curfew/controller/permission"

@@ -16,7 +16,6 @@ import (
 	"curfew.dev/curfew/controller/deletion"
 	"curfew.dev/curfew/controller/expire"
 	"curfew.dev/curfew/controller/loop"
-
 	"curfew.dev/curfew/policy/cleanup"
 	"curfew.dev/curfew/policy/expression"
 	"curfew.dev/curfew/policy/quote"

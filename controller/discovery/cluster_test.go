@@ -19,7 +19,6 @@ import (
 	"k8s.io/utils/clock"
 
 	"curfew.dev/curfew/controller/expire"
-
 	"curfew.dev/curfew/controller/follow"
 	"curfew.dev/curfew/controller/permission"
 	"curfew.dev/curfew/test/builders"

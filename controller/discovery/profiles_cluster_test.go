@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"curfew.dev/curfew/controller/expire"
-
 	"curfew.dev/curfew/controller/follow"
 	"curfew.dev/curfew/controller/permission"
 	"curfew.dev/curfew/policy/expression"

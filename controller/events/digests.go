@@ -73,7 +73,7 @@ type digestKey struct {
 
 // NewDigests makes digests that are written by Run and Flush.
 func NewDigests(options DigestOptions) *Digests {
-	options.Log = options.Log.WithName("notice")
+	options.Log = options.Log.WithName("events")
 	return &Digests{options: options, changed: loop.NewSignal(), fresh: map[digestKey]*deletions{}, events: map[digestKey]*digest{}}
 }
 

@@ -79,7 +79,7 @@ func (p *pause) everything() bool { return p.Source == "" }
 
 // NewPauses makes pauses whose conditions are written by Run, and whose Events at once.
 func NewPauses(options PauseOptions) *Pauses {
-	options.Log = options.Log.WithName("notice")
+	options.Log = options.Log.WithName("events")
 	return &Pauses{
 		options: options, changed: loop.NewSignal(), open: map[string]pause{}, written: map[Target]metav1.Condition{}, left: map[Target]bool{},
 	}

@@ -10,7 +10,6 @@ import (
 
 	"curfew.dev/curfew/controller/deletion"
 	"curfew.dev/curfew/controller/expire/index"
-
 	"curfew.dev/curfew/policy"
 )
 

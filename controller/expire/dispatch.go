@@ -8,7 +8,6 @@ import (
 
 	"curfew.dev/curfew/controller/deletion"
 	"curfew.dev/curfew/controller/expire/index"
-
 	"curfew.dev/curfew/policy"
 )
 

@@ -14,7 +14,6 @@ import (
 	"k8s.io/utils/clock"
 
 	"curfew.dev/curfew/controller/deletion"
-
 	"curfew.dev/curfew/policy/judging"
 )
 

@@ -33,7 +33,6 @@ import (
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"curfew.dev/curfew/certs"
-
 	"curfew.dev/curfew/controller/backfill"
 	"curfew.dev/curfew/controller/cleanup"
 	"curfew.dev/curfew/controller/deletion"
@@ -42,9 +41,8 @@ import (
 	"curfew.dev/curfew/controller/feed"
 	"curfew.dev/curfew/controller/follow"
 	"curfew.dev/curfew/controller/stop"
-	"curfew.dev/curfew/controller/webhookconfig"
-
 	"curfew.dev/curfew/controller/tally"
+	"curfew.dev/curfew/controller/webhookconfig"
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/platform"
 	"curfew.dev/curfew/policy/resolution"

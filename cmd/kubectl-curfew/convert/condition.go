@@ -249,7 +249,7 @@ func truthy(text string, result bool) string {
 // claim is in use if either of them says so: it deletes less.
 func isContext(n *node) bool {
 	path, err := steps(n)
-	return err == nil && len(path) == 2 && path[0].field == "_context" &&
+	return err == nil && n.NodeType == parsing.ASTSubexpression && len(path) == 2 && path[0].field == "_context" &&
 		(path[1].field == "pvc_is_not_mounted" || path[1].field == "pvc_is_not_referenced")
 }
 

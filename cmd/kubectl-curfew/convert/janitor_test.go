@@ -90,6 +90,7 @@ func TestJanitorRulesThatAreNotConverted(t *testing.T) {
 - {id: after, resources: [configmaps], jmespath: "metadata.name", ttl: 1d}
 - {id: other, resources: [secrets], jmespath: "metadata.name", ttl: 1d}
 - {id: mounted, resources: [persistentvolumeclaims], jmespath: "!(_context.pvc_is_not_mounted)", ttl: 1d}
+- {id: flattened, resources: [persistentvolumeclaims], jmespath: "_context.pvc_is_not_mounted[]", ttl: 1d}
 - {id: precedence, resources: [configmaps], jmespath: "!metadata.labels.keep", ttl: 1d}
 - {id: claims, resources: [persistentvolumeclaims], jmespath: "_context.pvc_is_not_mounted", ttl: 2d}
 - {id: claims-too, resources: [persistentvolumeclaims], jmespath: "metadata.name", ttl: 1d}
@@ -101,7 +102,7 @@ func TestJanitorRulesThatAreNotConverted(t *testing.T) {
 	if compiled["zero"] != nil {
 		t.Error("a TTL of 0, by which kube-janitor deletes nothing, became a policy")
 	}
-	for id, want := range map[string]bool{"hook": true, "after": true, "other": false, "mounted": true, "precedence": true, "claims": false, "claims-too": true,
+	for id, want := range map[string]bool{"hook": true, "after": true, "other": false, "mounted": true, "flattened": true, "precedence": true, "claims": false, "claims-too": true,
 		"typo": true, "nodes": true, "extra": true, "value": true} {
 		if suspended[id] != want || compiled[id] == nil {
 			t.Errorf("rule %s: policy compiles: %t, want true; is suspended: %t, want %t", id, compiled[id] != nil, suspended[id], want)

@@ -18,7 +18,6 @@ import (
 	"k8s.io/utils/clock"
 
 	"curfew.dev/curfew/controller/deletion"
-
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/cleanup"
 	"curfew.dev/curfew/policy/wellknown"
