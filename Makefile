@@ -169,7 +169,7 @@ image: ## the container image in dist/: an OCI image layout for amd64, arm64, pp
 	@$(call release,image)
 
 .PHONY: chart
-chart: ## the Helm chart in dist/, from manifests/base (VERSION and IMAGE as for make image)
+chart: ## the Helm chart of manifests/chart in dist/ (VERSION and IMAGE as for make image)
 	@$(call release,chart)
 
 .PHONY: release

@@ -17,8 +17,8 @@ func TestPatchesForManagedClusters(t *testing.T) {
 	_, section, _ := strings.Cut(pages(t)["docs/install.md"], "\n## Managed clusters\n")
 	section, _, _ = strings.Cut(section, "\n## ")
 	blocks := yamlBlocks(section)
-	if len(blocks) != 2 {
-		t.Fatalf("%d patches, want those for EKS and GKE", len(blocks))
+	if len(blocks) != 1 {
+		t.Fatalf("%d patches, want that for EKS", len(blocks))
 	}
 	for _, patch := range blocks {
 		var kustomization types.Kustomization
@@ -48,7 +48,7 @@ func TestPatchesForManagedClusters(t *testing.T) {
 				for _, port := range container.Ports {
 					have[port.Name] = fmt.Sprint(port.ContainerPort)
 				}
-				if !maps.Equal(have, want) || want["webhook"] == "9443" {
+				if !maps.Equal(have, want) || want["webhook"] == "10250" {
 					t.Errorf("the ports are %v, the flags say %v, in\n%s", have, want, patch)
 				}
 			case "Service curfew-webhook":

@@ -9,6 +9,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"slices"
 	"strings"
@@ -31,6 +32,7 @@ func main() {
 
 // run makes the artifacts that the arguments name, and prints their paths.
 func run(args []string, out, progress io.Writer) error {
+	slog.SetLogLoggerLevel(slog.LevelWarn) // Helm names each link in the chart.
 	r := &release{progress: progress}
 	flags := flag.NewFlagSet("release", flag.ContinueOnError)
 	flags.SetOutput(progress)

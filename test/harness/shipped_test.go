@@ -13,7 +13,7 @@ func TestShippedArgs(t *testing.T) {
 	}
 	for command, want := range map[string][]string{
 		"controller": {"controller", "--leader-elect", "--namespace=curfew-system"},
-		"webhook":    {"webhook", "--port=9443", "--namespace=curfew-system", "--drain-delay=5s"},
+		"webhook":    {"webhook", "--port=10250", "--namespace=curfew-system", "--drain-delay=5s"},
 	} {
 		others := []string{"--health-addr", "127.0.0.1:1", "--metrics-addr=127.0.0.1:2"}
 		got, err := ShippedArgs(root, command, others...)

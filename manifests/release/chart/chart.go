@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -15,6 +14,7 @@ import (
 	"time"
 
 	"go.yaml.in/yaml/v3"
+	"helm.sh/helm/v4/pkg/chart/v2/loader"
 	"sigs.k8s.io/kustomize/api/krusty"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 
@@ -38,9 +38,6 @@ type Options struct {
 	// no links.
 	Runbooks string
 }
-
-// minimum is the oldest Kubernetes that the tests run on: docs/install.md has the table.
-const minimum = ">=1.32.0-0"
 
 // Write writes the chart, as a folder and as an archive, and returns the path of the archive.
 func Write(o *Options) (string, error) {
@@ -76,28 +73,20 @@ func number(version string) string { return strings.TrimPrefix(version, "v") }
 
 // Files returns the files of the chart, by path.
 func Files(o *Options) (map[string][]byte, error) {
-	files, err := templates(o)
+	loaded, err := loader.LoadDir(filepath.Join(o.Root, "manifests", "chart")) // It follows links.
 	if err != nil {
 		return nil, err
 	}
-	written := os.DirFS(filepath.Join(o.Root, "manifests", "chart"))
-	err = fs.WalkDir(written, ".", func(path string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() {
-			return err
-		}
-		files[path], err = fs.ReadFile(written, path)
-		return err
-	})
-	if err != nil {
-		return nil, err
+	files := map[string][]byte{}
+	for _, file := range loaded.Raw {
+		files[file.Name] = file.Data
 	}
 	const image = "repository: curfew\n"
 	if bytes.Count(files["values.yaml"], []byte(image)) != 1 {
 		return nil, fmt.Errorf("manifests/chart/values.yaml: found no %q to replace", image)
 	}
 	files["values.yaml"] = bytes.Replace(files["values.yaml"], []byte(image), []byte("repository: "+o.Repository+"\n"), 1)
-	files["Chart.yaml"], err = o.metadata(files["icon.svg"])
-	delete(files, "icon.svg") // The archive has it in Chart.yaml.
+	files["Chart.yaml"], err = o.metadata(loaded.Metadata)
 	return files, err
 }
 
@@ -126,25 +115,6 @@ func InstallYAML(o *Options, dryRun bool) ([]byte, error) {
 		name += "@" + o.Digest
 	}
 	return bytes.ReplaceAll(data, []byte(image), []byte("image: "+name+"\n")), nil
-}
-
-// component is one of manifests/components, and the condition under which the chart has it.
-type component struct{ name, when string }
-
-// components are all that the chart knows.
-var components = []component{
-	{"cert-manager", `or (eq .Values.certificates "cert-manager") .Values.existingSecret`},
-	{"delete-anything", ".Values.deleteAnything"},
-	{"fail-closed", ".Values.failClosed"},
-	{"high-availability", ".Values.highAvailability"},
-	{"http-api", ".Values.httpAPI"},
-	{"leave-native-ttl", ".Values.leaveNativeTTL"},
-	{"monitoring", ".Values.monitoring"},
-	{"network-policy", "(.Values.networkPolicy).enabled"},
-	{"no-builtin-profiles", "not .Values.builtinProfiles"},
-	{"precreated-webhooks", ".Values.precreatedWebhooks"},
-	{"secure-metrics", "(.Values.metrics).secure"},
-	{"tenant-view", ".Values.tenantView"},
 }
 
 // object is a manifest.
@@ -215,12 +185,4 @@ func decode(data []byte) ([]object, error) {
 			out = append(out, next)
 		}
 	}
-}
-
-// id tells objects apart, and is the name of an object's template.
-func id(o object) string {
-	metadata, _ := o["metadata"].(object)
-	kind, _ := o["kind"].(string)
-	name, _ := metadata["name"].(string)
-	return strings.ToLower(kind) + "-" + name
 }

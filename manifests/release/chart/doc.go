@@ -1,7 +1,6 @@
-// Package chart makes Curfew's Helm chart from the kustomize base, so that the two cannot differ.
+// Package chart packs manifests/chart, Curfew's Helm chart, and writes install.yaml.
 //
-// Each object of manifests/base becomes a template. Each component of manifests/components becomes
-// a condition on a value: a comparison of the base with and without it shows what the component
-// adds, changes or removes. printer.go lists the values without a component, such as resources.
-// The files in manifests/chart are written by hand: the values, their schema and the notes.
+// The chart is plain templates, except that templates/rbac.yaml and a few more print files of
+// manifests, which manifests/chart/files links to. Tests compare what the chart renders with what
+// kustomize builds, with each value that has a component in manifests/components.
 package chart

@@ -10,14 +10,16 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+	helmchart "helm.sh/helm/v4/pkg/chart/v2"
+	sigsyaml "sigs.k8s.io/yaml"
 
 	"curfew.dev/curfew/manifests/crd"
 )
 
-// metadata is Chart.yaml, with the annotations that Artifact Hub reads. It links to the repository
-// where the address of the runbooks is given.
-func (o *Options) metadata(icon []byte) ([]byte, error) {
-	annotations := map[string]string{"artifacthub.io/license": "Apache-2.0"}
+// metadata completes Chart.yaml, with the annotations that Artifact Hub reads. It links to the
+// repository where the address of the runbooks is given.
+func (o *Options) metadata(m *helmchart.Metadata) ([]byte, error) {
+	m.Version, m.AppVersion = number(o.Version), o.Version
 	for name, list := range map[string]func() ([]object, error){
 		"images": o.images, "crds": definitions, "crdsExamples": o.examples, "changes": o.changes,
 	} {
@@ -29,22 +31,20 @@ func (o *Options) metadata(icon []byte) ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		annotations["artifacthub.io/"+name] = string(text)
+		m.Annotations["artifacthub.io/"+name] = string(text)
 	}
 	if o.Digest != "" {
-		annotations["curfew.dev/image-digest"] = o.Digest
+		m.Annotations["curfew.dev/image-digest"] = o.Digest
 	}
-	out := object{
-		"apiVersion": "v2", "name": "curfew", "type": "application", "version": number(o.Version), "appVersion": o.Version,
-		"description": "Lifecycle admission and timed cleanup for Kubernetes", "kubeVersion": minimum,
-		"keywords":    []string{"ttl", "cleanup", "jobs", "admission"},
-		"maintainers": []object{{"name": "The maintainers of Curfew"}},
-		"icon":        "data:image/svg+xml;base64," + base64.StdEncoding.EncodeToString(icon), "annotations": annotations,
+	icon, err := os.ReadFile(filepath.Join(o.Root, "manifests", "chart", "icon.svg"))
+	if err != nil {
+		return nil, err
 	}
+	m.Icon = "data:image/svg+xml;base64," + base64.StdEncoding.EncodeToString(icon)
 	if address := o.address(); address != "" {
-		out["home"], out["sources"] = address+"README.md", []string{address}
+		m.Home, m.Sources = address+"README.md", []string{address}
 	}
-	return yaml.Marshal(out)
+	return sigsyaml.Marshal(m)
 }
 
 // address is where the files of this version are on the web, or empty.

@@ -3,6 +3,8 @@ package chart
 import (
 	"strings"
 	"testing"
+
+	"curfew.dev/curfew/manifests/release/chart/charttest"
 )
 
 // TestRunbooks: alerts link to the files of their version where an address is given, and to nothing
@@ -13,7 +15,8 @@ func TestRunbooks(t *testing.T) {
 		o.Runbooks = base
 		files, err := Files(&o)
 		must(t, err)
-		alerts := string(files["templates/prometheusrule-curfew.yaml"])
+		alerts, _, err := charttest.Render(files, namespace, values{"monitoring": true})
+		must(t, err)
 		n := strings.Count(alerts, "runbook_url: "+want)
 		if total := strings.Count(alerts, "alert: "); total == 0 || base == "" && n > 0 || base != "" && n != total {
 			t.Errorf("%q: %d of %d alerts have a link", base, n, total)

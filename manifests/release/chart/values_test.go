@@ -19,6 +19,7 @@ var changes = map[string]struct {
 	value any
 	shows string
 }{
+	"image.registry":     {"registry.example.com", `"image":"registry.example.com/curfew:v0.1.0"`},
 	"image.repository":   {"registry.example.com/curfew", `"image":"registry.example.com/curfew:v0.1.0"`},
 	"image.tag":          {"v1", `"image":"curfew:v1"`},
 	"image.digest":       {"sha256:" + strings.Repeat("0", 64), `"image":"curfew@sha256:0`},
@@ -27,6 +28,7 @@ var changes = map[string]struct {
 	"triggers":           {[]any{"ttl", "label"}, `"--enable=ttl,label"`},
 	"args":               {[]any{"--dry-run"}, `"--dry-run"`},
 	"dryRun":             {true, `"--dry-run"`},
+	"logLevel":           {2, `"--verbosity=2"`},
 	"protect":            {[]any{"openshift-*"}, `"--protect=openshift-*"`},
 	"certificates":       {"cert-manager", `"--certificates=cert-manager"`},
 	"builtinProfiles":    {false, `"--builtin-profiles=false"`},
@@ -54,19 +56,29 @@ var changes = map[string]struct {
 	"serviceMonitor.interval":      {"7s", `"interval":"7s"`},
 	"serviceMonitor.labels":        {values{"release": "kps"}, `"release":"kps"`},
 
+	"prometheusRule.labels": {values{"release": "kps"}, `"release":"kps"`},
+	"podMonitor.labels":     {values{"release": "kps"}, `"release":"kps"`},
+	"dashboard.labels":      {values{"grafana": "x"}, `"grafana":"x"`},
+	"dashboard.annotations": {values{"folder": "x"}, `"annotations":{"folder":"x"}`},
+	"rbac.create":           {false, ""},
+	"extraObjects":          {[]any{values{"kind": "Secret", "metadata": values{"name": "{{ .Release.Name }}-x"}}, "kind: ConfigMap\nmetadata: {name: y}"}, "secret-curfew-x"},
+
 	"crds.install": {false, ""},
 	"crds.keep":    {false, ""},
 
-	"webhook.replicas":    {0, `"replicas":0`},
-	"webhook.args":        {[]any{"--require-delete"}, `"--require-delete"`},
-	"webhook.annotations": {values{"a": "b"}, `"annotations":{"a":"b"}`},
-	"webhook.port":        {10250, `"--port=10250"`},
-	"webhook.healthPort":  {18081, `"--health-addr=:18081"`},
-	"webhook.metricsPort": {18080, `"--metrics-addr=:18080"`},
-	"webhook.httpAPIPort": {18443, `"--api-addr=:18443"`},
-	"webhook.hostNetwork": {true, `"hostNetwork":true`},
-	"controller.replicas": {1, `"replicas":1`},
-	"controller.args":     {[]any{"--require-approval"}, `"--require-approval"`},
+	"webhook.replicas":           {0, `"replicas":0`},
+	"webhook.args":               {[]any{"--require-delete"}, `"--require-delete"`},
+	"webhook.annotations":        {values{"a": "b"}, `"annotations":{"a":"b"}`},
+	"webhook.port":               {9443, `"--port=9443"`},
+	"webhook.serviceAnnotations": {values{"a": "b"}, `"annotations":{"a":"b"}`},
+	"webhook.timeoutSeconds":     {9, `"timeoutSeconds":9`},
+	"controller.leaseDuration":   {"30s", `"--lease-duration=30s"`},
+	"webhook.healthPort":         {18081, `"--health-addr=:18081"`},
+	"webhook.metricsPort":        {18080, `"--metrics-addr=:18080"`},
+	"webhook.httpAPIPort":        {18443, `"--api-addr=:18443"`},
+	"webhook.hostNetwork":        {true, `"hostNetwork":true`},
+	"controller.replicas":        {1, `"replicas":1`},
+	"controller.args":            {[]any{"--require-approval"}, `"--require-approval"`},
 }
 
 // each are the values that both Deployments have.
@@ -75,6 +87,14 @@ var each = map[string]struct {
 	shows string
 }{
 	"resources":                 {values{"requests": values{"memory": "9Gi"}}, `"memory":"9Gi"`},
+	"deploymentAnnotations":     {values{"a": "b"}, `"annotations":{"a":"b"}`},
+	"strategy":                  {values{"type": "Recreate"}, `"strategy":{"type":"Recreate"}`},
+	"podDisruptionBudget":       {values{"minAvailable": 1}, `"minAvailable":1`},
+	"serviceAccount":            {values{"automount": false, "annotations": values{"a": "b"}}, `"annotations":{"a":"b"}`},
+	"containerSecurityContext":  {values{"runAsUser": 5}, `"securityContext":{"runAsUser":5}`},
+	"extraContainers":           {[]any{values{"name": "proxy"}}, `{"name":"proxy"}`},
+	"readinessProbe":            {values{"periodSeconds": 7}, `"httpGet":{"path":"/readyz","port":"health"},"periodSeconds":7`},
+	"livenessProbe":             {values{"timeoutSeconds": 7}, `"periodSeconds":10,"timeoutSeconds":7`},
 	"podAnnotations":            {values{"a": "b"}, `"annotations":{"a":"b"}`},
 	"podLabels":                 {values{"azure.workload.identity/use": "true"}, `"azure.workload.identity/use":"true"`},
 	"extraEnv":                  {[]any{values{"name": "A", "value": "b"}}, `"env":[{"name":"A","value":"b"}]`},
@@ -99,6 +119,10 @@ var beside = map[string]string{
 	"issuerRef":                    "certificates",
 	"networkPolicy.metricsFrom":    "networkPolicy.enabled",
 	"networkPolicy.apiServerPorts": "networkPolicy.enabled",
+	"prometheusRule.labels":        "monitoring",
+	"podMonitor.labels":            "monitoring",
+	"dashboard.labels":             "monitoring",
+	"dashboard.annotations":        "monitoring",
 	"serviceMonitor.interval":      "serviceMonitor.enabled",
 	"serviceMonitor.labels":        "serviceMonitor.enabled",
 	"webhook.httpAPIPort":          "httpAPI",
@@ -189,6 +213,10 @@ func TestValues(t *testing.T) {
 			webhook: {"!--metrics-secure"}, "clusterrole-curfew-metrics-auth": {""}, "secret-curfew-metrics-token": {""},
 			"servicemonitor-curfew": {"!https", "!authorization"},
 		}},
+		"roles of your own": {values{"rbac": values{"create": false}, "webhook": values{"serviceAccount": values{"create": false}}}, map[string][]string{
+			"clusterrole-curfew-controller": {""}, secretsRole: {""}, "clusterrolebinding-curfew-controller": {""}, "serviceaccount-curfew-webhook": {""},
+			"serviceaccount-curfew-controller": {"!automount"}, "validatingadmissionpolicy-curfew-status": {`"failurePolicy":"Fail"`},
+		}},
 		"a ServiceMonitor": {values{"monitoring": true, "serviceMonitor": values{"enabled": true}}, map[string][]string{
 			"podmonitor-curfew-webhook": {""}, "podmonitor-curfew-controller": {""}, "prometheusrule-curfew": {"alert"},
 			"servicemonitor-curfew":  {`"scheme":"https"`, `"name":"curfew-metrics-token"`, `"matchLabels":{"app.kubernetes.io/component":"metrics","app.kubernetes.io/name":"curfew"}`},
@@ -220,7 +248,8 @@ func TestNotes(t *testing.T) {
 		set       values
 		want      []string
 	}{
-		"defaults": {namespace, nil, []string{"status --wait\n", "expiring -A --within 1d\n", "curfew.dev/default-ttl=1d\n"}},
+		"dry run":  {namespace, values{"dryRun": true}, []string{"Nothing is deleted yet", "--reset-then-reuse-values --set dryRun=false\n"}},
+		"defaults": {namespace, nil, []string{"Deletion has begun", "status --wait\n", "expiring -A --within 1d\n", "curfew.dev/default-ttl=1d\n"}},
 		"elsewhere": {"other", values{"testNamespace": "curfew-test"}, []string{"status --wait --curfew-namespace other\n",
 			"expiring -A --within 1d --curfew-namespace other\n", "label namespace other pod", "helm test curfew -n other\n"}},
 		"a Secret": {namespace, values{"existingSecret": "mine"}, []string{"CA of Secret mine"}},
@@ -280,7 +309,7 @@ func TestUpgradeReusesValues(t *testing.T) {
 	const released = "sha256:2222222222222222222222222222222222222222222222222222222222222222"
 	for image, set := range map[string]values{"curfew@" + released: nil, "curfew:v9": {"image": values{"tag": "v9"}}} {
 		next := maps.Clone(chart)
-		next["Chart.yaml"] = bytes.Replace(next["Chart.yaml"], []byte("annotations:\n"), []byte("annotations:\n    curfew.dev/image-digest: "+released+"\n"), 1)
+		next["Chart.yaml"] = bytes.Replace(next["Chart.yaml"], []byte("annotations:\n"), []byte("annotations:\n  curfew.dev/image-digest: "+released+"\n"), 1)
 		rendered, _, err := charttest.Render(next, namespace, set)
 		if err != nil || !strings.Contains(rendered, image) {
 			t.Errorf("with %v: %v; image %s is not there", set, err, image)
