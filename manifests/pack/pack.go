@@ -22,11 +22,13 @@ import (
 // Version is the form of versions that krew and Helm require: v0.1.0, v0.1.0-rc.1.
 var Version = regexp.MustCompile(`^v(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)(-[0-9A-Za-z.-]+)?$`)
 
-// File is a file of an archive. Its content is read from Path if there is one.
+// File is a file of an archive. Its content is read from Path if there is one. With Link it is a
+// symbolic link to that path.
 type File struct {
 	Name    string
 	Mode    int64
 	Path    string
+	Link    string
 	Content []byte
 }
 
@@ -35,13 +37,17 @@ func Tar(modified time.Time, files ...File) ([]byte, error) {
 	var out bytes.Buffer
 	packed := tar.NewWriter(&out)
 	for _, f := range files {
+		kind := byte(tar.TypeReg)
+		if f.Link != "" {
+			kind, f.Path = tar.TypeSymlink, ""
+		}
 		if f.Path != "" {
 			var err error
 			if f.Content, err = os.ReadFile(filepath.Clean(f.Path)); err != nil {
 				return nil, err
 			}
 		}
-		header := &tar.Header{Typeflag: tar.TypeReg, Name: f.Name, Mode: f.Mode, Size: int64(len(f.Content)), ModTime: modified}
+		header := &tar.Header{Typeflag: kind, Name: f.Name, Linkname: f.Link, Mode: f.Mode, Size: int64(len(f.Content)), ModTime: modified}
 		if err := packed.WriteHeader(header); err != nil {
 			return nil, err
 		}

@@ -54,7 +54,10 @@ func (r *release) source() ([]string, error) {
 	}
 	top := "curfew-" + r.version
 	for i := range files {
-		info, err := os.Stat(files[i].Path)
+		info, err := os.Lstat(files[i].Path)
+		if err == nil && info.Mode()&fs.ModeSymlink != 0 {
+			files[i].Link, err = os.Readlink(files[i].Path)
+		}
 		if err != nil {
 			return nil, err
 		}
