@@ -161,7 +161,8 @@ krew: ## the kubectl plugin for krew: archives of all platforms and the plugin's
 # $(call release,<what to make>)
 RELEASE_VERSION = $(if $(filter v%,$(VERSION)),$(VERSION),v0.0.0-g$(VERSION))
 release = $(COMPILING) go -C manifests/release run . -version "$(RELEASE_VERSION)" $(if $(IMAGE),-repository "$(IMAGE)") $(if $(PLATFORMS),-platforms "$(PLATFORMS)") \
-	$(if $(RUNBOOKS),-runbooks "$(RUNBOOKS)") $(if $(BUILDER),-builder "$(BUILDER)") $(if $(SIGN_KEY),-key "$(abspath $(SIGN_KEY))") $(if $(DIRTY),-dirty) $(1)
+	$(if $(RUNBOOKS),-runbooks "$(RUNBOOKS)") $(if $(BUILDER),-builder "$(BUILDER)") $(if $(SIGN_KEY),-key "$(abspath $(SIGN_KEY))") \
+	$(if $(PGP_KEY),-pgp-key "$(abspath $(PGP_KEY))") $(if $(DIRTY),-dirty) $(1)
 
 .PHONY: image
 image: ## the container image in dist/: an OCI image layout for amd64, arm64, ppc64le and s390x, and archives to load (VERSION=v0.1.0, IMAGE=registry.example.com/curfew name it; PLATFORMS=linux/amd64: this one only)
@@ -179,8 +180,12 @@ release: ## all that is published of a version in dist/: image, chart, install.y
 	@$(call release,image chart install source provenance checksums $(if $(SIGN_KEY),sign))
 
 .PHONY: sign
-sign: ## signs what make release has made in dist/ (SIGN_KEY=file, and VERSION and IMAGE as before); docs/verify.md has the commands to verify it
+sign: ## signs what make release has made in dist/ (SIGN_KEY=file, and VERSION and IMAGE as before; PGP_KEY=file: the chart for helm verify, too); docs/verify.md has the commands to verify it
 	@$(call release,sign)
+
+.PHONY: push
+push: ## pushes the image of dist/ with its signature and attestations (IMAGE=registry.example.com/curfew; docker login first)
+	@$(call release,push)
 
 # Hugo and its theme are Go modules. Hugo asks the module proxy only if it is named.
 HUGO = $(COMPILING) CGO_ENABLED=0 HUGO_MODULE_PROXY="$$(go env GOPROXY)" go -C docs/site run github.com/gohugoio/hugo@v0.155.0

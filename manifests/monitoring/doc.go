@@ -6,7 +6,8 @@
 //	podmonitors.yml PodMonitor: the port "metrics" of both Deployments
 //	dashboard.json  Grafana; as a ConfigMap with the label that Grafana's sidecar looks for
 //
-// There is no code in it, only the tests: each query is parsed, not evaluated, and compared with
-// what the real collectors expose once they have been used. A metric, a label or a label's value
-// that does not exist fails, and so does a metric of Curfew that nothing shows.
+// There is no code in it, only the tests: each query is parsed, and compared with what the real
+// collectors expose once they have been used. A metric, a label or a label's value that does not
+// exist fails, and so does a metric of Curfew that nothing shows. Some alerts are evaluated, with
+// the metrics of two clusters.
 package monitoring

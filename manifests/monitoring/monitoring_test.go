@@ -6,6 +6,7 @@ import (
 	"os"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -76,8 +77,9 @@ func panels(t *testing.T) []panel {
 	return dashboard.Panels
 }
 
-// target are labels that Prometheus itself puts on what it scrapes from a PodMonitor.
-var target = []string{"pod", "namespace", "container", "instance", "job"}
+// target are labels that Prometheus itself puts on what it scrapes from a PodMonitor, and the one
+// that many give each cluster's Prometheus as an external label.
+var target = []string{"pod", "namespace", "container", "instance", "job", "cluster"}
 
 // labelsOf are the labels of a family with the values that were seen.
 func labelsOf(family *dto.MetricFamily) map[string][]string {
@@ -103,17 +105,22 @@ func check(expr string, exposed map[string]*dto.MetricFamily) (shown, labels []s
 		return nil, nil, []error{err}
 	}
 	labels = slices.Clone(target)
-	for _, s := range parsed.selectors {
-		name, suffix := s.metric, ""
+	var grouping []string
+	parsed.each(func(s *node) {
+		grouping = append(grouping, s.labels...)
+		if !s.metric {
+			return
+		}
+		name, suffix := s.name, ""
 		family := exposed[name]
 		if family == nil {
-			name, suffix = histogram(s.metric)
+			name, suffix = histogram(s.name)
 			if family = exposed[name]; family == nil || family.GetType() != dto.MetricType_HISTOGRAM {
-				bad("metric %s is not exposed", s.metric)
-				continue
+				bad("metric %s is not exposed", s.name)
+				return
 			}
 		} else if family.GetType() == dto.MetricType_HISTOGRAM {
-			bad("%s is a histogram: take its _bucket, _sum or _count", s.metric)
+			bad("%s is a histogram: take its _bucket, _sum or _count", s.name)
 		}
 		shown = append(shown, name)
 		known := labelsOf(family)
@@ -126,10 +133,10 @@ func check(expr string, exposed map[string]*dto.MetricFamily) (shown, labels []s
 		overTime := s.function == "rate" || s.function == "increase"
 		grows := family.GetType() != dto.MetricType_GAUGE
 		switch {
-		case overTime != s.ranged:
-			bad("%s: rate and increase, and they alone, take a range", s.metric)
-		case overTime != grows && s.function != "absent":
-			bad("%s is a %s: counters want rate or increase, gauges neither", s.metric, family.GetType())
+		case s.ranged != (overTime || s.function == "present_over_time"):
+			bad("%s: rate, increase and present_over_time, and they alone, take a range", s.name)
+		case overTime != grows && (overTime || s.function == "" && !strings.Contains(expr, "absent("+s.name)):
+			bad("%s is a %s: counters want rate or increase, gauges neither", s.name, family.GetType())
 		}
 		for _, m := range s.matchers {
 			if m == ofCluster {
@@ -137,7 +144,7 @@ func check(expr string, exposed map[string]*dto.MetricFamily) (shown, labels []s
 			}
 			values, ok := known[m.label]
 			if !ok {
-				bad("%s has no label %s", s.metric, m.label)
+				bad("%s has no label %s", s.name, m.label)
 				continue
 			}
 			alternatives := []string{m.value}
@@ -150,12 +157,12 @@ func check(expr string, exposed map[string]*dto.MetricFamily) (shown, labels []s
 					pattern = "^" + regexp.QuoteMeta(alternative) + "$"
 				}
 				if !slices.ContainsFunc(values, regexp.MustCompile(pattern).MatchString) {
-					bad("%s: label %s is never %q, but one of %q", s.metric, m.label, alternative, values)
+					bad("%s: label %s is never %q, but one of %q", s.name, m.label, alternative, values)
 				}
 			}
 		}
-	}
-	for _, label := range parsed.grouping {
+	})
+	for _, label := range grouping {
 		if !slices.Contains(labels, label) {
 			bad("no metric in it has the label %s", label)
 		}
@@ -216,15 +223,95 @@ func TestDashboard(t *testing.T) {
 			if err != nil {
 				t.Fatalf("%s: %v", p.Title, err)
 			}
-			for _, s := range parsed.selectors {
-				if !slices.Contains(s.matchers, ofCluster) {
-					t.Errorf("%s: %s is of all clusters", p.Title, s.metric)
+			parsed.each(func(s *node) {
+				if s.metric && !slices.Contains(s.matchers, ofCluster) {
+					t.Errorf("%s: %s is of all clusters", p.Title, s.name)
 				}
-			}
+			})
 		}
 	}
 	if text := string(read(t, "dashboard.json")); !strings.Contains(text, `"label_values(curfew_build_info, cluster)"`) {
 		t.Error("no variable for the cluster")
+	}
+}
+
+// world makes series of lines "CLUSTER METRIC VALUE LABEL=VALUE...". "ended" is a series of which only
+// the past is known.
+func world(lines, only string) (out []sample) {
+	for i, line := range strings.Split(lines, "; ") {
+		field := strings.Fields(line)
+		if len(field) < 3 || only != "" && field[0] != only {
+			continue
+		}
+		s := sample{labels: map[string]string{"cluster": field[0], "__name__": field[1], "pod": fmt.Sprint(i)}, ended: field[2] == "ended"}
+		s.value, _ = strconv.ParseFloat(field[2], 64)
+		for _, each := range field[3:] {
+			label, value, _ := strings.Cut(each, "=")
+			s.labels[label] = value
+		}
+		if only != "" {
+			delete(s.labels, "cluster")
+		}
+		out = append(out, s)
+	}
+	return out
+}
+
+// TestTwoClusters: with metrics of two clusters, an alert fires for the cluster that it is about, and
+// neither cluster hides what the other lacks. In its own Prometheus, without the label, each fires
+// as well.
+func TestTwoClusters(t *testing.T) {
+	const leader, queue, hook = "leader_election_master_status", "curfew_delete_concurrency", "curfew_admission_patch_dropped_total"
+	exprs := map[string]*node{}
+	for _, a := range alerts(t) {
+		parsed, err := scan(a.Expr)
+		must(t, err)
+		exprs[a.Alert] = parsed
+		parsed.each(func(n *node) {
+			if slices.Contains(aggregations, n.name) && (n.matching != "by" || !slices.Contains(n.labels, "cluster")) {
+				t.Errorf("%s: %s drops the label cluster", a.Alert, n.name)
+			}
+		})
+	}
+	for _, test := range []struct{ alert, series, want string }{
+		{"CurfewLeaderMissing", "a L 1; a L 0; b L 0; b L 1", ""},
+		{"CurfewLeaderMissing", "a L 1; a L 0; b L 0; b L 0", "b"},
+		{"CurfewLeaderMissing", "a L 1; a L 1; b L 0; b L 0", "a b"},
+		{"CurfewControllerAbsent", "a Q 4; a Q ended; b Q 1; b Q 1", ""},
+		{"CurfewControllerAbsent", "a Q 4; b Q ended; b Q ended", "b"},
+		{"CurfewControllerAbsent", "a Q ended; b Q ended", "a b"},
+		{"CurfewWebhookAbsent", "a W 0; b W ended", "b"},
+		{"CurfewWebhookAbsent", "a W 0; b W 0", ""},
+		{"CurfewObjectsOverdue", "a curfew_overdue_objects 9; a curfew_oldest_overdue_seconds 1000; b curfew_deletion_attempts_total 1 result=deleted; " +
+			"b curfew_overdue_objects 1; b curfew_oldest_overdue_seconds 1000", "a"},
+		{"CurfewFeedsIdle", "a curfew_admission_reviews_total 3 decision=defaulted; a curfew_tracked_objects 0; b curfew_tracked_objects 7", "a"},
+		{"CurfewAdmissionErrors", "a curfew_admission_reviews_total 1 decision=error webhook=m; a curfew_admission_reviews_total 9 webhook=m; " +
+			"b curfew_admission_reviews_total 0 decision=error webhook=m; b curfew_admission_reviews_total 9999 webhook=m", "a"},
+		{"CurfewDeletionsPaused", "a curfew_paused_scopes 1 class=pause; b curfew_paused_scopes 0 class=pause; b curfew_paused_scopes 1 class=clock", "a"},
+	} {
+		lines := strings.NewReplacer(" L ", " "+leader+" ", " Q ", " "+queue+" ", " W ", " "+hook+" ").Replace(test.series)
+		lines = regexp.MustCompile(leader+` \d`).ReplaceAllString(lines, "$0 name="+leaseName(t))
+		fired := func(only string) (out []string) {
+			found, _ := exprs[test.alert].eval(world(lines, only))
+			for _, s := range found {
+				out = append(out, s.labels["cluster"])
+			}
+			slices.Sort(out)
+			return out
+		}
+		if got := fired(""); strings.Join(got, " ") != test.want {
+			t.Errorf("%s fires for %q, want %s: %s", test.alert, got, test.want, test.series)
+		}
+		for _, cluster := range []string{"a", "b"} {
+			if got := fired(cluster); (len(got) == 1) != strings.Contains(test.want, cluster) || len(got) > 1 {
+				t.Errorf("%s in cluster %s alone fires %q, want %s: %s", test.alert, cluster, got, test.want, test.series)
+			}
+		}
+	}
+	for _, name := range []string{"CurfewControllerAbsent", "CurfewWebhookAbsent"} {
+		if got, _ := exprs[name].eval(nil); len(got) != 1 || len(got[0].labels) != 0 {
+			t.Errorf("without any series, %s fires %v", name, got)
+		}
 	}
 }
 

@@ -4,157 +4,258 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 )
 
-// selector is one metric in a query, with its matchers and the function right around it.
-type selector struct {
-	metric   string
+// node is a part of a PromQL expression. A metric has matchers, a call or an operator has operands.
+type node struct {
+	name     string // of a metric, function, aggregation or operator; a number
+	operands []*node
+	matching string   // by, without, on, ignoring, or ""
+	labels   []string // of matching
 	matchers []matcher
-	function string // "" where there is none
+	metric   bool
 	ranged   bool   // [5m] follows
+	function string // around a metric, "" where there is none
 }
 
 type matcher struct{ label, op, value string }
 
-// query is what the checks need of a PromQL expression.
-type query struct {
-	selectors []selector
-	grouping  []string // labels in by, without, on, ignoring
-}
-
-// words is all of PromQL that the queries here use. A word that is neither here nor a metric fails,
-// so a misspelt function is found as well.
+// functions and aggregations are those that the queries here use. A word that is neither here nor a
+// metric fails, so a misspelt function is found as well.
 var (
 	aggregations = []string{"sum", "max", "min", "count"}
-	functions    = []string{"rate", "increase", "histogram_quantile", "absent", "abs", "time"}
-	groupings    = []string{"by", "without", "on", "ignoring"}
-	operators    = []string{"and", "or", "unless", "bool"}
+	functions    = []string{"rate", "increase", "present_over_time", "histogram_quantile", "absent", "abs", "time"}
+	groupings    = []string{"by", "without"}
+	// operators by precedence: each level binds closer than the one before it.
+	operators = [][]string{{"or"}, {"and", "unless"}, {"==", "!=", ">", "<", ">=", "<="}, {"+", "-"}, {"*", "/"}}
 
-	token = regexp.MustCompile(`^(?:\s+|"(?:[^"\\]|\\.)*"|\[(?:[0-9]+[smhd]|\$__rate_interval)\]|[A-Za-z_:][A-Za-z0-9_:]*|[0-9]+(?:\.[0-9]+)?|=~|!~|!=|>=|<=|==|[(){},=<>+*/-])`)
-	word  = regexp.MustCompile(`^[A-Za-z_:]`)
+	token  = regexp.MustCompile(`^(?:\s+|"(?:[^"\\]|\\.)*"|\[(?:[0-9]+[smhd]|\$__rate_interval)\]|[A-Za-z_:][A-Za-z0-9_:]*|[0-9]+(?:\.[0-9]+)?|=~|!~|!=|>=|<=|==|[(){},=<>+*/-])`)
+	word   = regexp.MustCompile(`^[A-Za-z_:]`)
+	number = regexp.MustCompile(`^[0-9]`)
+	text   = regexp.MustCompile(`^"`)
 )
 
-func tokens(expr string) ([]string, error) {
-	var out []string
+// scanner has the tokens that are left.
+type scanner struct{ rest []string }
+
+// scan parses a query. It knows less than PromQL, and fails on what it does not know.
+func scan(expr string) (out *node, err error) {
+	s := &scanner{}
 	for rest := expr; rest != ""; {
 		next := token.FindString(rest)
 		if next == "" {
 			return nil, fmt.Errorf("cannot read on at %q", rest)
 		}
 		if strings.TrimSpace(next) != "" {
-			out = append(out, next)
+			s.rest = append(s.rest, next)
 		}
 		rest = rest[len(next):]
 	}
-	return out, nil
-}
-
-// scan reads a query. It knows less than PromQL, and fails on what it does not know rather than
-// passing over it.
-func scan(expr string) (query, error) {
-	list, err := tokens(expr)
-	if err != nil {
-		return query{}, err
-	}
-	var out query
-	var open []string // the function before each bracket that is open
-	at := func(i int) string {
-		if i < len(list) {
-			return list[i]
+	defer func() {
+		if fault := recover(); fault != nil {
+			err = fmt.Errorf("%v before %q", fault, s.rest)
 		}
-		return ""
-	}
-	for i := 0; i < len(list); i++ {
-		if i > 0 && operand(list[i]) && (operand(list[i-1]) || slices.Contains([]string{"}", "]"}, list[i-1][len(list[i-1])-1:])) {
-			return out, fmt.Errorf("no operator between %s and %s", list[i-1], list[i])
-		}
-		switch t := list[i]; {
-		case t == "(":
-			before := ""
-			if i > 0 && slices.Contains(slices.Concat(functions, aggregations), list[i-1]) {
-				before = list[i-1]
-			}
-			open = append(open, before)
-		case t == ")":
-			if len(open) == 0 {
-				return out, fmt.Errorf("a bracket closes that was not opened")
-			}
-			open = open[:len(open)-1]
-		case slices.Contains(groupings, t):
-			if at(i+1) != "(" {
-				return out, fmt.Errorf("%s without a list of labels", t)
-			}
-			for i += 2; at(i) != ")"; i++ {
-				if word.MatchString(at(i)) {
-					out.grouping = append(out.grouping, at(i))
-				} else if at(i) != "," {
-					return out, fmt.Errorf("%q in a list of labels", at(i))
-				}
-			}
-		case slices.Contains(operators, t):
-		case slices.Contains(aggregations, t):
-			if next := at(i + 1); next != "(" && !slices.Contains(groupings, next) {
-				return out, fmt.Errorf("%s of nothing", t)
-			}
-		case at(i+1) == "(":
-			if word.MatchString(t) && !slices.Contains(functions, t) {
-				return out, fmt.Errorf("function %s is not known", t)
-			}
-		case word.MatchString(t):
-			s := selector{metric: t}
-			if len(open) > 0 {
-				s.function = open[len(open)-1]
-			}
-			if at(i+1) == "{" {
-				if i, err = s.match(list, i+2); err != nil {
-					return out, err
-				}
-			}
-			if strings.HasPrefix(at(i+1), "[") {
-				s.ranged = true
-				i++
-			}
-			out.selectors = append(out.selectors, s)
-		case strings.HasPrefix(t, "["), t == "{", t == "}":
-			return out, fmt.Errorf("%s without a metric before it", t)
-		}
-	}
-	if last := at(len(list) - 1); !operand(last) && !strings.ContainsAny(last, ")}]") {
-		return out, fmt.Errorf("a value is missing after %q", last)
-	}
-	if len(open) > 0 {
-		return out, fmt.Errorf("%d brackets stay open", len(open))
-	}
-	if len(out.selectors) == 0 {
-		return out, fmt.Errorf("no metric")
+	}()
+	if out = s.expression(0); len(s.rest) > 0 {
+		panic("no operator")
 	}
 	return out, nil
 }
 
-// operand reports whether a token is a metric or a number.
-func operand(token string) bool {
-	number := token != "" && token[0] >= '0' && token[0] <= '9'
-	return number || word.MatchString(token) && !slices.Contains(slices.Concat(aggregations, functions, groupings, operators), token)
+func (s *scanner) peek() string { return append(s.rest, "")[0] }
+
+// take removes the next token, which is one of the accepted ones or matches the pattern.
+func (s *scanner) take(pattern *regexp.Regexp, accepted ...string) string {
+	next := s.peek()
+	if !slices.Contains(accepted, next) && (pattern == nil || !pattern.MatchString(next)) {
+		panic(fmt.Sprintf("want %q or %v", accepted, pattern))
+	}
+	s.rest = s.rest[1:]
+	return next
 }
 
-// match reads matchers from list[i] on and returns where the closing brace stands.
-func (s *selector) match(list []string, i int) (int, error) {
-	for ; i+2 < len(list) && list[i] != "}"; i++ {
-		label, op, value := list[i], list[i+1], list[i+2]
-		if !word.MatchString(label) || !slices.Contains([]string{"=", "!=", "=~", "!~"}, op) || !strings.HasPrefix(value, `"`) {
-			return 0, fmt.Errorf("%s: %q is no matcher", s.metric, label+op+value)
-		}
-		s.matchers = append(s.matchers, matcher{label, op, strings.Trim(value, `"`)})
-		if i += 3; i < len(list) && list[i] == "}" {
-			return i, nil
-		}
-		if i >= len(list) || list[i] != "," {
-			break
+// list reads what each reads, by commas, up to an end.
+func (s *scanner) list(end string, each func()) {
+	for s.peek() != end {
+		each()
+		if s.peek() != end {
+			s.take(nil, ",")
 		}
 	}
-	if i < len(list) && list[i] == "}" {
-		return i, nil
+	s.take(nil, end)
+}
+
+// names reads labels in brackets after one of the words, if that is next.
+func (s *scanner) names(n *node, words ...string) {
+	if slices.Contains(words, s.peek()) {
+		n.matching = s.take(word)
+		s.take(nil, "(")
+		s.list(")", func() { n.labels = append(n.labels, s.take(word)) })
 	}
-	return 0, fmt.Errorf("%s: its matchers do not end", s.metric)
+}
+
+func (s *scanner) expression(level int) *node {
+	if level == len(operators) {
+		return s.operand()
+	}
+	left := s.expression(level + 1)
+	for slices.Contains(operators[level], s.peek()) {
+		n := &node{name: s.take(nil, operators[level]...)}
+		if s.peek() == "bool" {
+			s.take(word)
+		}
+		s.names(n, "on", "ignoring")
+		n.operands = []*node{left, s.expression(level + 1)}
+		left = n
+	}
+	return left
+}
+
+func (s *scanner) operand() *node {
+	if s.peek() == "(" {
+		s.take(nil, "(")
+		inner := s.expression(0)
+		s.take(nil, ")")
+		return inner
+	}
+	n := &node{name: s.take(regexp.MustCompile(`^[A-Za-z0-9_:]`))}
+	aggregates := slices.Contains(aggregations, n.name)
+	switch {
+	case number.MatchString(n.name):
+	case aggregates || slices.Contains(functions, n.name):
+		if aggregates {
+			s.names(n, groupings...)
+		}
+		s.take(nil, "(")
+		s.list(")", func() {
+			inner := s.expression(0)
+			if inner.metric {
+				inner.function = n.name
+			}
+			n.operands = append(n.operands, inner)
+		})
+	default:
+		n.metric = true
+		if s.peek() == "{" {
+			s.take(nil, "{")
+			s.list("}", func() {
+				n.matchers = append(n.matchers, matcher{s.take(word), s.take(nil, "=", "!=", "=~", "!~"), strings.Trim(s.take(text), `"`)})
+			})
+		}
+		if n.ranged = strings.HasPrefix(s.peek(), "["); n.ranged {
+			s.rest = s.rest[1:]
+		}
+	}
+	return n
+}
+
+// each calls f for the node and all below it.
+func (n *node) each(f func(*node)) {
+	f(n)
+	for _, inner := range n.operands {
+		inner.each(f)
+	}
+}
+
+// sample is a series with its value, which is also its rate and its increase. One that has ended
+// is found by ranges alone.
+type sample struct {
+	labels map[string]string
+	value  float64
+	ended  bool
+}
+
+// identity is what a series is matched by: its labels but the name, or some of these.
+func (n *node) identity(s sample) (labels map[string]string, key string) {
+	labels = map[string]string{}
+	for name, value := range s.labels {
+		if listed := slices.Contains(n.labels, name); name != "__name__" && value != "" &&
+			(n.matching == "" || listed == (n.matching == "by" || n.matching == "on")) {
+			labels[name] = value
+		}
+	}
+	return labels, fmt.Sprint(labels)
+}
+
+// eval evaluates as much of PromQL as alerts need that look at clusters. A number has no series.
+func (n *node) eval(world []sample) (out []sample, scalar float64) {
+	var in [][]sample
+	var scalars []float64
+	for _, operand := range n.operands {
+		samples, scalar := operand.eval(world)
+		in, scalars = append(in, samples), append(scalars, scalar)
+	}
+	switch {
+	case n.metric:
+		for _, s := range world {
+			if s.labels["__name__"] == n.name && (n.ranged || !s.ended) && !slices.ContainsFunc(n.matchers, func(m matcher) bool {
+				return regexp.MustCompile("^(?:"+m.value+")$").MatchString(s.labels[m.label]) == strings.HasPrefix(m.op, "!")
+			}) {
+				out = append(out, s)
+			}
+		}
+	case number.MatchString(n.name):
+		scalar, _ = strconv.ParseFloat(n.name, 64)
+	case n.name == "rate", n.name == "increase", n.name == "present_over_time":
+		return in[0], 0
+	case n.name == "absent":
+		if len(in[0]) == 0 {
+			return []sample{{value: 1}}, 0
+		}
+	case slices.Contains(aggregations, n.name):
+		grouped := *n
+		if n.matching == "" {
+			grouped.matching = "by"
+		}
+		at := map[string]int{}
+		for _, s := range in[0] {
+			labels, key := grouped.identity(s)
+			if n.name == "count" {
+				s.value = 1
+			}
+			if i, ok := at[key]; !ok {
+				at[key], out = len(out), append(out, sample{labels: labels, value: s.value})
+			} else if n.name == "max" {
+				out[i].value = max(out[i].value, s.value)
+			} else {
+				out[i].value += s.value
+			}
+		}
+	case len(in) == 2:
+		return n.combine(in[0], in[1], scalars), 0
+	default:
+		panic("cannot evaluate " + n.name)
+	}
+	return out, scalar
+}
+
+// combine evaluates an operator between series, or between series and a number.
+func (n *node) combine(left, right []sample, scalars []float64) (out []sample) {
+	holds := map[string]func(a, b float64) bool{
+		">": func(a, b float64) bool { return a > b }, "==": func(a, b float64) bool { return a == b }, "!=": func(a, b float64) bool { return a != b },
+	}[n.name]
+	found := func(in []sample, of sample) int {
+		_, key := n.identity(of)
+		return slices.IndexFunc(in, func(s sample) bool { _, other := n.identity(s); return key == other })
+	}
+	for _, s := range left {
+		i := found(right, s)
+		switch {
+		case holds != nil && holds(s.value, scalars[1]), n.name == "or", n.name == "and" && i >= 0, n.name == "unless" && i < 0:
+			out = append(out, s)
+		case n.name == "/" && i >= 0:
+			labels, _ := n.identity(s)
+			out = append(out, sample{labels: labels, value: s.value / right[i].value})
+		case holds == nil && n.name != "and" && n.name != "unless" && n.name != "/":
+			panic("cannot evaluate " + n.name)
+		}
+	}
+	for _, s := range right {
+		if n.name == "or" && found(left, s) < 0 {
+			out = append(out, s)
+		}
+	}
+	return out
 }

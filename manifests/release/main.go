@@ -1,6 +1,7 @@
 // Command release makes the published files of a version: the container image, the Helm chart, the
 // manifests in a single file, the source with all modules, an SBOM, provenance, checksums and
-// signatures. `make image`, `make chart`, `make release` and `make sign` run it.
+// signatures, and pushes the image. `make image`, `make chart`, `make release`, `make sign` and
+// `make push` run it.
 //
 // It is a module of its own, so that what builds images and charts stays out of Curfew's go.mod.
 package main
@@ -21,7 +22,7 @@ import (
 const platforms = "linux/amd64,linux/arm64,linux/ppc64le,linux/s390x"
 
 // stepNames are what can be made, in order: the later ones use what the earlier ones have made.
-const stepNames = "image, chart, install, source, provenance, checksums, sign"
+const stepNames = "image, chart, install, source, provenance, checksums, sign, push"
 
 func main() {
 	if err := run(os.Args[1:], os.Stdout, os.Stderr); err != nil {
@@ -45,6 +46,7 @@ func run(args []string, out, progress io.Writer) error {
 		"such as https://git.example.com/curfew/blob/{version}/; without it there are none")
 	flags.StringVar(&r.builder, "builder", "https://curfew.dev/make-release", "URI of who builds, for the provenance")
 	flags.StringVar(&r.key, "key", "", "file of the private key to sign with: P-256 in PKCS #8")
+	flags.StringVar(&r.pgpKey, "pgp-key", "", "file of a PGP key to sign the chart with for helm verify, as gpg --export-secret-keys writes it")
 	flags.BoolVar(&r.dirty, "dirty", false, "sign although files differ from the commit")
 	flags.Usage = func() {
 		fmt.Fprintln(progress, "release [flags] "+strings.ReplaceAll(stepNames, ",", " |")+" ...")
@@ -56,7 +58,7 @@ func run(args []string, out, progress io.Writer) error {
 	r.platforms = strings.Split(*list, ",")
 	steps := map[string]func() ([]string, error){
 		"image": r.image, "chart": r.chart, "install": r.install, "source": r.source, "provenance": r.provenance,
-		"checksums": r.checksums, "sign": r.sign,
+		"checksums": r.checksums, "sign": r.sign, "push": r.push,
 	}
 	if flags.NArg() == 0 {
 		flags.Usage()

@@ -12,7 +12,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/google/go-containerregistry/pkg/authn"
+	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
 
 	"curfew.dev/curfew/manifests/linked"
 	"curfew.dev/curfew/manifests/pack"
@@ -35,6 +38,8 @@ type release struct {
 	// files that differ from the commit.
 	key   string
 	dirty bool
+	// pgpKey is the file of the key that signs the chart for Helm, if any.
+	pgpKey string
 	// build writes the binary of a platform into a file.
 	build    func(platform v1.Platform, file string) error
 	progress io.Writer
@@ -107,6 +112,39 @@ func (r *release) install() ([]string, error) {
 	return made, nil
 }
 
+// push pushes the image with its signature and attestations. The image is the last, so that
+// everyone who finds its tag can verify it. The credentials are those of `docker login`.
+func (r *release) push() ([]string, error) {
+	repository, err := name.NewRepository(r.repository, name.StrictValidation)
+	if err != nil {
+		return nil, fmt.Errorf("-repository=%s: name its registry, too, such as registry.example.com/curfew (IMAGE=...): %w", r.repository, err)
+	}
+	digest, err := r.imageDigest()
+	if err != nil {
+		return nil, err
+	}
+	var made []string
+	for _, folder := range []string{image.Signature, image.Attestations, image.Layout} {
+		entry, content, err := image.Entry(filepath.Join(r.out, folder))
+		if errors.Is(err, fs.ErrNotExist) {
+			fmt.Fprintf(r.progress, "%s is missing and not pushed: make sign makes it\n", folder)
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		tag := repository.Tag(entry.Annotations[image.TagAnnotation])
+		if folder != image.Layout && !strings.HasPrefix(tag.TagStr(), strings.Replace(digest, ":", "-", 1)) {
+			return nil, fmt.Errorf("%s has tag %s, which is not of image %s: sign the release again", folder, tag.TagStr(), digest)
+		}
+		if err := remote.Push(tag, content, remote.WithAuthFromKeychain(authn.DefaultKeychain)); err != nil {
+			return nil, fmt.Errorf("push %s: %w", folder, err)
+		}
+		made = append(made, tag.Name()+"@"+entry.Digest.String())
+	}
+	return made, nil
+}
+
 // sumsFile has the checksums, in the form that `sha256sum --check` reads.
 const sumsFile = "SHA256SUMS"
 
@@ -121,7 +159,7 @@ func (r *release) sums(without ...string) (out []sum, err error) {
 		return nil, err
 	}
 	for _, entry := range entries {
-		if entry.IsDir() || slices.Contains(without, entry.Name()) || strings.HasSuffix(entry.Name(), signature) {
+		if entry.IsDir() || slices.Contains(without, entry.Name()) || slices.Contains([]string{signature, helmSignature}, filepath.Ext(entry.Name())) {
 			continue
 		}
 		data, err := os.ReadFile(filepath.Join(r.out, entry.Name()))

@@ -40,7 +40,7 @@ func TestChecksums(t *testing.T) {
 func TestRefused(t *testing.T) {
 	for args, want := range map[string]string{
 		"-version=v0.1.0":                      "name what to make",
-		"-version=v0.1.0 images":               `"images": give one of image, chart, install, source, provenance, checksums, sign`,
+		"-version=v0.1.0 images":               `"images": give one of image, chart, install, source, provenance, checksums, sign, push`,
 		"-version=0371042 image":               "-version=0371042: give one such as v0.1.0",
 		"-version=v0.1.0 -platforms=arm image": "image: arm: give OS/ARCH, such as linux/amd64",
 	} {
@@ -65,6 +65,8 @@ func TestMakeRelease(t *testing.T) {
 		"image VERSION=v0.1.0 PLATFORMS=linux/amd64":          `v0.1.0 -platforms "linux/amd64" image`,
 		"release VERSION=v0.1.0 SIGN_KEY=a.key":               `v0.1.0 -key "` + absolute + `/a.key" image chart install source provenance checksums sign`,
 		"sign VERSION=v0.1.0 SIGN_KEY=/a.key DIRTY=1":         `v0.1.0 -key "/a.key" -dirty sign`,
+		"sign VERSION=v0.1.0 SIGN_KEY=/a.key PGP_KEY=/a.gpg":  `v0.1.0 -key "/a.key" -pgp-key "/a.gpg" sign`,
+		"push VERSION=v0.1.0 IMAGE=registry.example.com/c":    `v0.1.0 -repository "registry.example.com/c" push`,
 		"release VERSION=unknown IMAGE=registry.example.com/": `v0.0.0-gunknown -repository "registry.example.com/" image chart install source provenance checksums`,
 	} {
 		cmd := exec.Command("make", append([]string{"-n"}, strings.Fields(args)...)...)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -9,17 +10,25 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"encoding/pem"
+	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/secure-systems-lab/go-securesystemslib/dsse"
+	"helm.sh/helm/v4/pkg/chart/v2/loader"
+	"helm.sh/helm/v4/pkg/provenance"
+	"sigs.k8s.io/yaml"
 
 	"curfew.dev/curfew/manifests/release/image"
 )
 
 const (
-	// signature ends the name of a file with the signature of another.
-	signature = ".sig"
+	// signature ends the name of a file with the signature of another, and helmSignature one that
+	// `helm verify` reads.
+	signature, helmSignature = ".sig", ".prov"
 	// dirtySuffix ends a commit whose files were changed.
 	dirtySuffix = "-dirty"
 )
@@ -56,13 +65,68 @@ func (r *release) sign() ([]string, error) {
 			return nil, err
 		}
 		made = append(made, path+signature)
+		if r.pgpKey != "" && filepath.Ext(path) == ".tgz" {
+			if err := r.signChart(path, data); err != nil {
+				return nil, fmt.Errorf("-pgp-key=%s: %w", r.pgpKey, err)
+			}
+			made = append(made, path+helmSignature)
+		}
 	}
 	tag, err := image.Sign(r.out, r.repository, digest, func(data []byte) (string, error) { return signed(key, data) })
-	return append(made, filepath.Join(r.out, image.Signature)+" "+tag), err
+	if err != nil {
+		return nil, err
+	}
+	attested, err := r.attest(key, digest)
+	return append(made, filepath.Join(r.out, image.Signature)+" "+tag, filepath.Join(r.out, image.Attestations)+" "+attested), err
 }
 
-// verify compares all files with the checksums, and the image's layout with its digest, which it
-// returns.
+// attest writes the provenance and the SBOM as attestations of the image alone.
+func (r *release) attest(key *ecdsa.PrivateKey, digest string) (string, error) {
+	statement, envelopes := object{}, [][]byte{}
+	data, err := os.ReadFile(filepath.Join(r.out, provenanceFile))
+	sbom, missing := os.ReadFile(filepath.Join(r.out, "curfew_"+r.version+".cdx.json"))
+	if err := errors.Join(err, missing, json.Unmarshal(data, &statement)); err != nil {
+		return "", err
+	}
+	statement["subject"] = []object{{"name": r.repository, "digest": object{"sha256": strings.TrimPrefix(digest, "sha256:")}}}
+	for _, other := range []object{{}, {"predicateType": "https://cyclonedx.org/bom", "predicate": json.RawMessage(sbom)}} {
+		maps.Copy(statement, other)
+		payload, err := json.Marshal(statement)
+		envelope := dsse.Envelope{PayloadType: "application/vnd.in-toto+json", Payload: base64.StdEncoding.EncodeToString(payload)}
+		text, failed := signed(key, dsse.PAE(envelope.PayloadType, payload))
+		envelope.Signatures = []dsse.Signature{{Sig: text}}
+		data, malformed := json.Marshal(envelope)
+		if err := errors.Join(err, failed, malformed); err != nil {
+			return "", err
+		}
+		envelopes = append(envelopes, data)
+	}
+	return image.Attest(r.out, digest, envelopes...)
+}
+
+// signChart signs a chart for `helm verify`.
+func (r *release) signChart(path string, data []byte) error {
+	signatory, err := provenance.NewFromKeyring(r.pgpKey, "")
+	if err != nil || len(signatory.KeyRing) != 1 || signatory.KeyRing[0].PrivateKey == nil || signatory.KeyRing[0].PrivateKey.Encrypted {
+		return errors.Join(errors.New("give one private key without a password, as gpg --export-secret-keys writes it"), err)
+	}
+	signatory.Entity = signatory.KeyRing[0]
+	chart, err := loader.LoadArchive(bytes.NewReader(data))
+	if err != nil {
+		return err
+	}
+	metadata, err := yaml.Marshal(chart.Metadata)
+	if err != nil {
+		return err
+	}
+	text, err := signatory.ClearSign(data, filepath.Base(path), metadata)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(path+helmSignature, []byte(text), 0o644)
+}
+
+// verify compares all files with the checksums, and returns the digest of the image.
 func (r *release) verify() (string, error) {
 	text, err := os.ReadFile(filepath.Join(r.out, sumsFile))
 	if err != nil {
@@ -86,6 +150,11 @@ func (r *release) verify() (string, error) {
 	for line := range missing {
 		return "", fmt.Errorf("%s lists %q, which is missing: make the release again", sumsFile, line)
 	}
+	return r.imageDigest()
+}
+
+// imageDigest compares the image's layout with its digest, which it returns.
+func (r *release) imageDigest() (string, error) {
 	want, err := os.ReadFile(filepath.Join(r.out, digestFile))
 	if err != nil {
 		return "", fmt.Errorf("%w: make the image first", err)

@@ -18,6 +18,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/match"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/partial"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/static"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	"github.com/google/go-containerregistry/pkg/v1/types"
@@ -180,7 +181,7 @@ func writeLayout(dir, name string, add func(layout.Path, layout.Option) error) e
 	}
 	written, err := layout.Write(dir, empty.Index)
 	if err == nil {
-		err = add(written, layout.WithAnnotations(map[string]string{"org.opencontainers.image.ref.name": name}))
+		err = add(written, layout.WithAnnotations(map[string]string{TagAnnotation: name}))
 	}
 	if err != nil {
 		return fmt.Errorf("write %s: %w", dir, err)
@@ -222,9 +223,10 @@ func Unpack(dir, platform, into string) (*v1.ConfigFile, error) {
 	return images[0].ConfigFile()
 }
 
-// Signature is the folder of the layout with the image's signature, below [Options.Out]. It is a
-// layout of its own, so that tools push the image's layout, which has one entry, without a flag.
-const Signature = "image-signature"
+// Signature and Attestations are the folders of the layouts with the image's signature and its
+// attestations, below [Options.Out]. They are layouts of their own, so that tools push the image's
+// layout, which has one entry, without a flag.
+const Signature, Attestations = "image-signature", "image-attestations"
 
 // Sign writes a signature of a digest in the form that cosign reads, and returns the tag that it
 // has to get beside the image. sign returns the signature of a text in base64. Source: cosign's
@@ -240,28 +242,59 @@ func Sign(out, repository, digest string, sign func([]byte) (string, error)) (st
 	if err != nil {
 		return "", err
 	}
+	return attach(filepath.Join(out, Signature), digest, ".sig", attachment(payload, "application/vnd.dev.cosign.simplesigning.v1+json", text))
+}
+
+// Attest writes attestations of a digest, DSSE envelopes, in the form that cosign reads, and returns
+// the tag that they have to get beside the image. Source: cosign's attestation specification.
+func Attest(out, digest string, envelopes ...[]byte) (string, error) {
+	var layers []mutate.Addendum
+	for _, envelope := range envelopes {
+		layers = append(layers, attachment(envelope, "application/vnd.dsse.envelope.v1+json", ""))
+	}
+	return attach(filepath.Join(out, Attestations), digest, ".att", layers...)
+}
+
+// attachment is a layer that cosign reads. The signature is empty where the content has its own.
+func attachment(content []byte, kind types.MediaType, signature string) mutate.Addendum {
+	return mutate.Addendum{Layer: static.NewLayer(content, kind), Annotations: map[string]string{"dev.cosignproject.cosign/signature": signature}}
+}
+
+// attach writes a layout with an image that is found by a digest.
+func attach(dir, digest, suffix string, layers ...mutate.Addendum) (string, error) {
 	base := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
-	image, err := mutate.Append(base, mutate.Addendum{
-		Layer:       static.NewLayer(payload, "application/vnd.dev.cosign.simplesigning.v1+json"),
-		Annotations: map[string]string{"dev.cosignproject.cosign/signature": text},
-	})
+	image, err := mutate.Append(base, layers...)
 	if err != nil {
 		return "", fmt.Errorf("append the payload: %w", err)
 	}
-	tag := strings.Replace(digest, ":", "-", 1) + ".sig"
+	tag := strings.Replace(digest, ":", "-", 1) + suffix
 	add := func(to layout.Path, named layout.Option) error { return to.AppendImage(image, named) }
-	return tag, writeLayout(filepath.Join(out, Signature), tag, add)
+	return tag, writeLayout(dir, tag, add)
 }
 
 // Digest reads the digest of the image from its layout.
 func Digest(dir string) (string, error) {
+	entry, _, err := Entry(dir)
+	return entry.Digest.String(), err
+}
+
+// Entry reads the only entry of a layout. Its annotation [TagAnnotation] has its tag.
+func Entry(dir string) (entry v1.Descriptor, content remote.Taggable, err error) {
 	index, err := layout.ImageIndexFromPath(dir)
 	if err != nil {
-		return "", fmt.Errorf("read %s: %w", dir, err)
+		return entry, nil, fmt.Errorf("read %s: %w", dir, err)
 	}
 	manifest, err := index.IndexManifest()
 	if err != nil || len(manifest.Manifests) != 1 {
-		return "", fmt.Errorf("%s has %d entries, want 1: %w", dir, len(manifest.Manifests), err)
+		return entry, nil, fmt.Errorf("%s has %d entries, want 1: %w", dir, len(manifest.Manifests), err)
 	}
-	return manifest.Manifests[0].Digest.String(), nil
+	if entry = manifest.Manifests[0]; entry.MediaType.IsIndex() {
+		content, err = index.ImageIndex(entry.Digest)
+	} else {
+		content, err = index.Image(entry.Digest)
+	}
+	return entry, content, err
 }
+
+// TagAnnotation has the tag of an entry of a layout.
+const TagAnnotation = "org.opencontainers.image.ref.name"
