@@ -227,7 +227,7 @@ func (r *run) carryOut(ctx context.Context) error {
 	case !approved:
 		return r.end(ctx, v1alpha1.RunCompleted, v1alpha1.ReasonWaitingForApproval, r.waiting())
 	}
-	return r.end(ctx, v1alpha1.RunCompleted, v1alpha1.ReasonComplete, "")
+	return r.end(ctx, v1alpha1.RunCompleted, complete, "")
 }
 
 // firstPass counts what matches. A run that remembers many objects waits until few others do.
@@ -352,7 +352,7 @@ func (r *run) report(phase v1alpha1.RunPhase, reason, message string) {
 	r.c.metrics.runs.WithLabelValues(string(phase)).Inc()
 	r.log.Info("a cleanup run has ended", "phase", phase, "deleted", status.Deleted, "matched", status.Matched,
 		"listed", status.Listed, "dryRun", status.DryRun, "reason", reason)
-	r.c.event(r.cur.object, reason != v1alpha1.ReasonComplete, "Cleanup"+string(phase), text)
+	r.c.event(r.cur.object, reason != complete, "Cleanup"+string(phase), text)
 }
 
 // announceUnused writes one Event in each namespace, on the object that is deleted first, so that

@@ -283,13 +283,16 @@ func (r *run) away(ctx context.Context, d time.Duration) error {
 	})
 }
 
-// stalled sets Stalled.
+// complete is the reason of a run that deleted everything that it should.
+const complete = "Complete"
+
+// stalled sets Stalled, or removes it after a complete run, so that only stalled policies have it.
 func (r *run) stalled(s *v1alpha1.CleanupPolicyStatus, reason, message string) {
-	stalled := metav1.ConditionTrue
-	if reason == v1alpha1.ReasonComplete {
-		stalled = metav1.ConditionFalse
+	if reason == complete {
+		meta.RemoveStatusCondition((*[]metav1.Condition)(&s.Conditions), v1alpha1.ConditionStalled)
+		return
 	}
-	r.cur.set(s, v1alpha1.ConditionStalled, stalled, reason, message)
+	r.cur.set(s, v1alpha1.ConditionStalled, metav1.ConditionTrue, reason, message)
 }
 
 // objectOf is an item as the engine takes it.

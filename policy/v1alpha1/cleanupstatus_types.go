@@ -10,7 +10,8 @@ const (
 	// ConditionPermissionsGranted reports whether the service account of the policy may get, list and
 	// delete what the policy matches.
 	ConditionPermissionsGranted = "PermissionsGranted"
-	// ConditionStalled reports that the last run did not delete everything that matches, and why.
+	// ConditionStalled is True where the last run did not delete everything that matches, and absent
+	// elsewhere.
 	ConditionStalled = "Stalled"
 	// ConditionCountsExact is false if a report page of the last run was deleted before its objects
 	// were counted, or if it is not known whether an object was deleted.
@@ -46,8 +47,6 @@ const (
 	ReasonKindNotListed = "KindNotListed"
 	// ReasonTooManyGroups: keepNewest would have to remember too many objects.
 	ReasonTooManyGroups = "TooManyGroups"
-	// ReasonComplete: the last run deleted everything that it should.
-	ReasonComplete = "Complete"
 )
 
 // KeptRuns is how many runs of a policy keep their report pages.

@@ -200,7 +200,7 @@ func (p *prepared) compare() (ended bool) {
 		p.Errorf("%s deleted %v\nwant %v", p.policy, deleted, want)
 	}
 	// Nor anything that the test did not create.
-	if status.Deleted != int64(len(want)) || reasonOf(status, v1alpha1.ConditionStalled) != "False Complete" {
+	if status.Deleted != int64(len(want)) || reasonOf(status, v1alpha1.ConditionStalled) != "none" {
 		p.Errorf("%s deleted %d, want %d; stalled: %s; %+v", p.policy, status.Deleted, len(want), reasonOf(status, v1alpha1.ConditionStalled), status.LastRun)
 	}
 	return true
