@@ -195,7 +195,11 @@ func capped(next http.RoundTripper, request *http.Request) (*http.Response, erro
 	if err != nil {
 		return nil, err
 	}
-	if of.size = int64(len(body)); of.size > limit {
+	size := int64(len(body))
+	if of.page {
+		of.size = size // A list reads one page at a time. Other requests may share their context.
+	}
+	if size > limit {
 		err = apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("the answer has more than %d bytes", limit))
 	} else if keep, ok := ctx.Value(fieldsKey{}).(func([]string) bool); ok && response.StatusCode == http.StatusOK {
 		if !of.page {
