@@ -8,23 +8,6 @@ import (
 	"time"
 )
 
-func TestMaxDeletionsPerMinute(t *testing.T) {
-	w, outcomes, _ := ready(t, func(o *Options) { o.MaxDeletionsPerMinute = 10 })
-	w.dueSoon(25, "j", nil)
-	w.after(time.Second)
-	if n := count(*outcomes); n[Deleted] != 10 {
-		t.Fatalf("%v in the first minute", n)
-	}
-	w.after(59 * time.Second)
-	if n := count(*outcomes); n[Deleted] != 10 {
-		t.Fatalf("%v within 59s", n)
-	}
-	w.every(3, 61*time.Second)
-	if n := count(*outcomes); n[Deleted] != 25 {
-		t.Errorf("%v in the end", n)
-	}
-}
-
 // A DELETE without an answer may have been carried out, so it counts.
 func TestMaxDeletionsPerMinuteWithoutAnswers(t *testing.T) {
 	w, _, _ := ready(t, func(o *Options) { o.MaxDeletionsPerMinute = 10 })

@@ -48,67 +48,6 @@ func TestLabelsAreCarriedOutAtTheirSecond(t *testing.T) {
 	})
 }
 
-// The label may be put on, raised, lowered and taken away at any time, the last second included.
-func TestLabelsChange(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStore()
-		for _, name := range []string{"taken", "raised", "lowered", "spoiled", "protected"} {
-			s.put(config(name, wellknown.LabelTTL, in(10*time.Second)))
-		}
-		s.put(config("late"))
-		_, engine := stock(t, s, none(), nil, LabelledKind{})
-		at(9 * time.Second)
-		s.label("ci/taken", "")
-		s.label("ci/raised", in(20*time.Second))
-		s.label("ci/lowered", in(-5*time.Second))
-		s.label("ci/spoiled", "tomorrow")
-		s.change("ci/protected", func(o *metav1.PartialObjectMetadata) {
-			o.Annotations = map[string]string{wellknown.AnnotationProtect: "true"}
-		})
-		s.label("ci/late", in(5*time.Second))
-		at(100 * time.Millisecond)
-		expectOn(t, s, "ci/lowered", false)
-		if got := engine.Tracked(); got != 2 {
-			t.Errorf("%d tracked, want raised and late", got)
-		}
-		at(6 * time.Second) // 15.1s
-		expectOn(t, s, "ci/late", false)
-		expectOn(t, s, "ci/raised", true)
-		at(15 * time.Second) // 30.1s
-		expectOn(t, s, "ci/raised", false)
-		for _, key := range []string{"ci/taken", "ci/spoiled", "ci/protected"} {
-			expectOn(t, s, key, true)
-		}
-	})
-}
-
-// S1: the label changes behind the watch, while the DELETE is on its way. Who deletes by name or
-// UID alone deletes it.
-func TestLabelChangedUnderTheDelete(t *testing.T) {
-	for name, edit := range map[string]func(*metav1.PartialObjectMetadata){
-		"raised":  func(o *metav1.PartialObjectMetadata) { o.Labels[wellknown.LabelTTL] = in(time.Hour) },
-		"taken":   func(o *metav1.PartialObjectMetadata) { delete(o.Labels, wellknown.LabelTTL) },
-		"spoiled": func(o *metav1.PartialObjectMetadata) { o.Labels[wellknown.LabelTTL] = "x" },
-		"protected": func(o *metav1.PartialObjectMetadata) {
-			o.Annotations = map[string]string{wellknown.AnnotationProtect: "true"}
-		},
-	} {
-		inBubble(t, name, func(t *testing.T) {
-			s := newStore()
-			s.put(config("a", wellknown.LabelTTL, in(10*time.Second)))
-			stock(t, s, none(), nil, LabelledKind{})
-			at(time.Second)
-			s.cut() // deaf for a moment
-			s.before(func(key string) { s.change(key, edit) })
-			at(time.Minute)
-			expectOn(t, s, "ci/a", true)
-			if len(s.asked) != 1 {
-				t.Errorf("%d DELETEs, want one, which met a conflict", len(s.asked))
-			}
-		})
-	}
-}
-
 func TestProtectedAreNotTouched(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStore()
