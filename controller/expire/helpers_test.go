@@ -13,6 +13,7 @@ import (
 
 	"curfew.dev/curfew/controller/deletion"
 	"curfew.dev/curfew/controller/expire/index"
+	"curfew.dev/curfew/test/builders"
 )
 
 type (
@@ -130,9 +131,4 @@ func (e *Engine) entryOf(uid types.UID) *index.Record {
 	return &index.Record{}
 }
 
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must = builders.Must
