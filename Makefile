@@ -13,7 +13,7 @@ LDFLAGS := -s -w -X main.version=$(VERSION) -X main.commit=$(shell git describe 
 export GOFLAGS := $(filter-out -trimpath,$(shell go env GOFLAGS)) -trimpath
 
 # The most concurrent packages. RACE=1 tests them with the race detector instead of without it, as .ci/run does.
-CONCURRENT := ./controller/expire/... ./controller/cleanup/... ./controller/tally/... ./controller/follow/... ./webhook/...
+CONCURRENT := $(addsuffix /...,$(addprefix ./controller/,cleanup deletion discovery expire follow stop tally watch) ./webhook)
 # Tests of the product; those in test/e2e start a control plane and have a target of their own.
 UNIT = $(shell go list ./... | grep -v /test/e2e $(if $(RACE),| grep -vxF "$$(go list $(CONCURRENT))"))
 # How many end-to-end tests run at once in a suite. They wait far more than they compute.

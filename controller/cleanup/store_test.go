@@ -22,6 +22,7 @@ import (
 	"curfew.dev/curfew/controller/permission"
 	"curfew.dev/curfew/policy/expression"
 	"curfew.dev/curfew/policy/v1alpha1"
+	"curfew.dev/curfew/test/builders"
 )
 
 // A user edits the policy all the time. The status is written a few times, with pauses, and no more
@@ -147,9 +148,4 @@ func (c *cluster) process(schedules map[string]string, review func(context.Conte
 	return out
 }
 
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must = builders.Must

@@ -20,6 +20,7 @@ import (
 
 	"curfew.dev/curfew/controller/deletion"
 	"curfew.dev/curfew/policy/v1alpha1"
+	"curfew.dev/curfew/test/builders"
 )
 
 // api is an API server that has Jobs and DeletionPauses and remembers when it received what.
@@ -172,9 +173,4 @@ func send(ctx context.Context, config *rest.Config, method, name string) error {
 	return resp.Body.Close()
 }
 
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must = builders.Must

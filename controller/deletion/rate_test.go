@@ -62,12 +62,3 @@ func TestRate(t *testing.T) {
 		}
 	})
 }
-
-func TestRateOff(t *testing.T) {
-	var r Rate
-	for range 100_000 {
-		if !r.Take(0) || r.Wait(0) != 0 {
-			t.Fatal("no limit, and yet refused")
-		}
-	}
-}

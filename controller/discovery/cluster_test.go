@@ -85,12 +85,12 @@ func (e *cluster) discover(context.Context) ([]*metav1.APIGroup, []*metav1.APIRe
 	groups := map[string]*metav1.APIGroup{}
 	var order []*metav1.APIGroup
 	for _, list := range e.served {
-		of, _ := schema.ParseGroupVersion(list.GroupVersion)
-		if groups[of.Group] == nil {
-			groups[of.Group] = &metav1.APIGroup{Name: of.Group, PreferredVersion: metav1.GroupVersionForDiscovery{GroupVersion: list.GroupVersion}}
-			order = append(order, groups[of.Group])
+		version, _ := schema.ParseGroupVersion(list.GroupVersion)
+		if groups[version.Group] == nil {
+			groups[version.Group] = &metav1.APIGroup{Name: version.Group, PreferredVersion: metav1.GroupVersionForDiscovery{GroupVersion: list.GroupVersion}}
+			order = append(order, groups[version.Group])
 		}
-		groups[of.Group].Versions = append(groups[of.Group].Versions, metav1.GroupVersionForDiscovery{GroupVersion: list.GroupVersion})
+		groups[version.Group].Versions = append(groups[version.Group].Versions, metav1.GroupVersionForDiscovery{GroupVersion: list.GroupVersion})
 	}
 	if len(e.failed) > 0 {
 		return order, e.served, &discovery.ErrGroupDiscoveryFailed{Groups: e.failed}
@@ -218,17 +218,17 @@ func keep(t *testing.T, prepare func(*cluster), change func(*LabelsOptions)) (*c
 			}
 			e.refuse[testName(spec)] = spec.Forbidden
 			e.asks[testName(spec)], e.aggregated[testName(spec)] = spec.Propagation, spec.Aggregated
-			one := &planted{cluster: e, name: testName(spec), handle: expire.Kind(len(handles) + 1)}
-			handles[one.handle] = spec
-			return one, nil
+			feed := &planted{cluster: e, name: testName(spec), handle: expire.Kind(len(handles) + 1)}
+			handles[feed.handle] = spec
+			return feed, nil
 		},
 		Discover: e.discover, APIServices: e.services, Granter: e,
 		Definitions: func() (map[schema.GroupResource]Kind, error) {
 			e.mu.Lock()
 			defer e.mu.Unlock()
 			out := map[schema.GroupResource]Kind{}
-			for at, kind := range e.custom {
-				out[at] = kind
+			for key, kind := range e.custom {
+				out[key] = kind
 			}
 			return out, nil
 		},
@@ -333,9 +333,4 @@ func after(d time.Duration) {
 	synctest.Wait()
 }
 
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must = builders.Must

@@ -2,6 +2,7 @@ package discovery
 
 import (
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,9 +17,9 @@ import (
 // is not known, it may have one.
 func TestServedKnowsWhetherARuntimeHasADeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		told := 0
+		var changes atomic.Int32 // Each kind of runtimes has its own goroutine.
 		c, _ := begin(t, func(c *profiled, _ *Profiles) {
-			c.platform.Runtimes.OnChange(func(schema.GroupVersionResource, string) { told++ })
+			c.platform.Runtimes.OnChange(func(schema.GroupVersionResource, string) { changes.Add(1) })
 		})
 		says := func() bool {
 			t.Helper()
@@ -64,10 +65,10 @@ func TestServedKnowsWhetherARuntimeHasADeadline(t *testing.T) {
 		if says() {
 			t.Error("a runtime without a deadline and a TTL has one")
 		}
-		before := told
+		before := changes.Load()
 		c.runtimes.Put(runtime(map[string]any{wellknown.AnnotationActiveDeadline: "1h"}))
 		after(time.Second)
-		if !says() || told == before {
+		if !says() || changes.Load() == before {
 			t.Error("want the deadline of the runtime known, and the change reported")
 		}
 	})

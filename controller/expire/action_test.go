@@ -105,34 +105,6 @@ func TestAction(t *testing.T) {
 	}
 }
 
-// An object may wait for its deadline and for its TTL at once. The action of the deadline does not
-// delete it, and its deletion ends both.
-func TestActionBesideADelete(t *testing.T) {
-	w, _, _ := ready(t, nil)
-	a := &scripted{}
-	w.deadline = a
-	x := w.create("j", 5*time.Second, false)
-	w.finish(x)
-	w.engine.Upsert(w.object(x))
-	kind, err := w.engine.RegisterKind(KindOptions{Type: jobs, Trigger: "deadline", Judge: keep})
-	must(t, err)
-	stop := w.object(x)
-	stop.Kind, stop.Expiry, stop.Phase = kind, epoch.Add(time.Second), "check"
-	w.engine.Upsert(stop)
-	w.after(time.Second)
-	if len(a.calls) != 1 || w.deletes != 0 {
-		t.Fatalf("%d calls, %d DELETEs: want 1 and 0", len(a.calls), w.deletes)
-	}
-	w.after(4 * time.Second)
-	if len(a.calls) != 1 || w.deletes != 1 {
-		t.Fatalf("%d calls, %d DELETEs: want 1 and 1", len(a.calls), w.deletes)
-	}
-	w.after(time.Hour)
-	if len(a.calls) != 1 || w.deletes != 1 {
-		t.Errorf("%d calls, %d DELETEs after the end", len(a.calls), w.deletes)
-	}
-}
-
 // Conflicts of an action that does not delete, and requests that it calls malformed, may be about a
 // child of the object: it is always given the state that was judged, and no conflict disproves it.
 func TestActionIsGivenTheJudgedState(t *testing.T) {

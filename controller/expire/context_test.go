@@ -1,9 +1,6 @@
 package expire
 
 import (
-	"testing"
-	"time"
-
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"pgregory.net/rapid"
 
@@ -147,23 +144,5 @@ func (w *world) calmSurroundings() {
 	w.tellStale()
 	if w.around.unjudged {
 		w.rejudge()
-	}
-}
-
-// A kind that is on hold and judged again is deleted once, and not before it is released.
-func TestHoldAndBrakeTogether(t *testing.T) {
-	w, outcomes, _ := ready(t, nil)
-	w.dueSoon(3, "j", nil)
-	w.hold()
-	w.setBrake(keepBrake)
-	w.noticeBrake()
-	w.advance(time.Second)
-	w.pump()
-	w.calmSurroundings()
-	w.pump()
-	w.advance(time.Second)
-	w.pump()
-	if n := count(*outcomes); n[Deleted] != 3 {
-		t.Errorf("%v, want all deleted in the end", n)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"curfew.dev/curfew/controller/deletion"
+	"curfew.dev/curfew/controller/expire/index"
 )
 
 // ready is a world in which the API server's time was seen, with hooks that remember.
@@ -132,8 +133,8 @@ func TestDryRunIsReportedOnce(t *testing.T) {
 	if n := count(*outcomes); w.deletes != 1 || n[DryRun] != 1 {
 		t.Fatalf("%d requests, %v", w.deletes, n)
 	}
-	if st, ok := w.engine.Lookup(x.uid); !ok || st.State != Reported || w.engine.Tracked() != 1 {
-		t.Errorf("found %v, status %+v; want it tracked as Reported", ok, st)
+	if state := w.engine.entryOf(x.uid).State; state != index.Reported || w.engine.Tracked() != 1 {
+		t.Errorf("state %d; want it tracked as Reported", state)
 	}
 	o.Expiry = w.server.Add(time.Minute) // its TTL was raised: it is reported again when that is over
 	w.engine.Upsert(o)
@@ -191,8 +192,8 @@ func TestConflictIsJudgedAtOnce(t *testing.T) {
 			}
 			var next time.Duration
 			for _, x := range w.list() {
-				if s, ok := w.engine.Lookup(x.uid); ok && s.State == Waiting {
-					next = s.Object.Expiry.Sub(epoch)
+				if en := w.engine.entryOf(x.uid); en.State == index.Armed && en.Flags&index.FlagLate == 0 {
+					next = time.Unix(0, en.Expiry).Sub(epoch)
 				}
 			}
 			if next != c.next {
@@ -213,8 +214,8 @@ func TestStuckIsReportedOnce(t *testing.T) {
 	}
 	w.after(time.Second)
 	w.deliver() // deletionTimestamp
-	if st, ok := w.engine.Lookup(x.uid); !ok || st.State != Terminating || w.engine.Tracked() != 0 {
-		t.Fatalf("found %v, status %+v; want it Terminating, and not tracked", ok, st)
+	if state := w.engine.entryOf(x.uid).State; state != index.Terminating || w.engine.Tracked() != 0 {
+		t.Fatalf("state %d; want it Terminating, and not tracked", state)
 	}
 	for range 100 {
 		w.after(time.Minute)

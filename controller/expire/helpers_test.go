@@ -13,6 +13,7 @@ import (
 
 	"curfew.dev/curfew/controller/deletion"
 	"curfew.dev/curfew/controller/expire/index"
+	"curfew.dev/curfew/test/builders"
 )
 
 type (
@@ -122,74 +123,12 @@ func (e *Engine) Next() (time.Time, bool) {
 	return time.Unix(0, at).UTC(), true
 }
 
-// State is the state of an entry.
-type State string
-
-const (
-	// Waiting: armed, its time has not come or it is about to be served.
-	Waiting State = "waiting"
-	// Retrying: due, tried or held back at least once, waiting for the next attempt.
-	Retrying State = "retrying"
-	// InFlight: a worker has it.
-	InFlight State = "in-flight"
-	// Reported: dry-run, and reported; or there is nothing to do until it changes.
-	Reported State = "reported"
-	// Terminating: it carries a deletionTimestamp.
-	Terminating State = "terminating"
-	// Stuck: terminating for longer than Options.StuckAfter.
-	Stuck State = "stuck"
-)
-
-// Status is what the engine knows of one object.
-type Status struct {
-	Object   Entry
-	State    State
-	Attempts int
-	// Next is the instant of the next attempt or check; zero if none is planned.
-	Next time.Time
-}
-
-// Lookup returns the entry of an object, or the one that is due first if it has several.
-func (e *Engine) Lookup(uid types.UID) (Status, bool) {
-	e.mu.Lock()
-	defer e.unlock()
-	var first Status
-	found := false
+// entryOf returns the record of an object that has one entry, and an empty one if it has none.
+func (e *Engine) entryOf(uid types.UID) *index.Record {
 	for _, slot := range e.index.All(uid) {
-		if e.index.At(slot).State == index.Tombstone {
-			continue
-		}
-		if s := e.status(slot); !found || s.Object.Expiry.Before(first.Object.Expiry) {
-			first, found = s, true
-		}
+		return e.index.At(slot)
 	}
-	return first, found
+	return &index.Record{}
 }
 
-func (e *Engine) status(slot uint32) Status {
-	en := e.index.At(slot)
-	s := Status{Object: e.index.Entry(slot), Attempts: int(en.Attempts), State: Waiting}
-	if en.Waits() {
-		s.Next = time.Unix(0, en.Wake).UTC()
-	}
-	switch {
-	case en.State == index.InFlight:
-		s.State = InFlight
-	case en.State == index.Reported:
-		s.State = Reported
-	case en.State == index.Terminating && en.Flags&index.FlagStuck != 0:
-		s.State = Stuck
-	case en.State == index.Terminating:
-		s.State = Terminating
-	case en.Flags&index.FlagLate != 0:
-		s.State = Retrying
-	}
-	return s
-}
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must = builders.Must

@@ -8,23 +8,6 @@ import (
 	"time"
 )
 
-func TestMaxDeletionsPerMinute(t *testing.T) {
-	w, outcomes, _ := ready(t, func(o *Options) { o.MaxDeletionsPerMinute = 10 })
-	w.dueSoon(25, "j", nil)
-	w.after(time.Second)
-	if n := count(*outcomes); n[Deleted] != 10 {
-		t.Fatalf("%v in the first minute", n)
-	}
-	w.after(59 * time.Second)
-	if n := count(*outcomes); n[Deleted] != 10 {
-		t.Fatalf("%v within 59s", n)
-	}
-	w.every(3, 61*time.Second)
-	if n := count(*outcomes); n[Deleted] != 25 {
-		t.Errorf("%v in the end", n)
-	}
-}
-
 // A DELETE without an answer may have been carried out, so it counts.
 func TestMaxDeletionsPerMinuteWithoutAnswers(t *testing.T) {
 	w, _, _ := ready(t, func(o *Options) { o.MaxDeletionsPerMinute = 10 })
@@ -67,22 +50,22 @@ func TestBackfill(t *testing.T) {
 // do not use up the rate of a policy. They are deleted when nothing else needs it.
 func TestClaimedBackfillYields(t *testing.T) {
 	w, outcomes, _ := ready(t, func(o *Options) { o.BackfillPerMinute = 5 })
-	for _, of := range []struct {
+	for _, row := range []struct {
 		prefix, source string
 		expired        time.Duration
 	}{{"claimed", "object", 2000 * time.Hour}, {"old", "policy/p", 1000 * time.Hour}} {
-		w.dueSoon(8, of.prefix, func(o *Entry) { o.Backfill, o.Source, o.Expiry = true, of.source, epoch.Add(-of.expired) })
+		w.dueSoon(8, row.prefix, func(o *Entry) { o.Backfill, o.Source, o.Expiry = true, row.source, epoch.Add(-row.expired) })
 	}
 	w.dueSoon(3, "new", nil)
 	w.advance(time.Second)
 	var got []string
 	for range 4 {
 		w.pump()
-		of := map[string]int{}
+		counts := map[string]int{}
 		for _, o := range *outcomes {
-			of[strings.TrimRight(o.Object.Name, "0123456789")]++
+			counts[strings.TrimRight(o.Object.Name, "0123456789")]++
 		}
-		got, *outcomes = append(got, fmt.Sprint(of)), nil
+		got, *outcomes = append(got, fmt.Sprint(counts)), nil
 		w.advance(62 * time.Second)
 	}
 	if want := []string{"map[new:3 old:5]", "map[claimed:2 old:3]", "map[claimed:5]", "map[claimed:1]"}; !slices.Equal(got, want) {
@@ -129,18 +112,6 @@ func TestRetryAfterPausesEverything(t *testing.T) {
 	w.pump()
 	if w.deletes != 15 {
 		t.Errorf("%d DELETEs in the end, want 15", w.deletes)
-	}
-}
-
-// An object whose DELETE the API server refused because it is busy does not wait for Retry-After.
-func TestRetryAfterIsNotOfTheObject(t *testing.T) {
-	w, outcomes, _ := ready(t, nil)
-	w.dueSoon(1, "j", nil)
-	w.faults = []fault{{code: 429, retryAfter: 30 * time.Second}}
-	w.after(time.Second)
-	w.after(2 * time.Second)
-	if n := count(*outcomes); n[Throttled] != 1 || n[Deleted] != 1 {
-		t.Errorf("%v after 2s, want that it was refused once, and deleted", n)
 	}
 }
 

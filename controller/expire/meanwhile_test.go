@@ -159,3 +159,64 @@ func TestReportedBeforeARestore(t *testing.T) {
 		t.Errorf("%v, want it deleted", n)
 	}
 }
+
+// An author changes an annotation and changes it back, and no watch shows the value in between.
+// The annotation is as it was judged, but the object finished again meanwhile. world.Delete fails
+// if a DELETE rests on the first judgement (S1).
+func TestAnnotationIsChangedAndChangedBack(t *testing.T) {
+	const runsLonger = 30 * time.Minute
+	for name, test := range map[string]struct {
+		seen  bool // the watch shows the last state
+		begin func(w *world, x *thing, there, back func(*thing))
+	}{
+		"before the DELETE, unseen": {false, func(_ *world, x *thing, there, back func(*thing)) { there(x); back(x) }},
+		"before the DELETE, seen":   {true, func(_ *world, x *thing, there, back func(*thing)) { there(x); back(x) }},
+		"during the DELETE": {false, func(w *world, _ *thing, there, back func(*thing)) {
+			w.racing = func(x *thing) { there(x); back(x) }
+		}},
+		"during the live read": {true, func(w *world, _ *thing, there, back func(*thing)) {
+			w.engine.RecheckNamespace("ns") // so that it is read
+			w.racingJudge = func(x *thing) { there(x); back(x); w.events = w.events[1:]; w.deliverAll() }
+		}},
+		"before a late judgement of the first state": {true, func(w *world, x *thing, there, back func(*thing)) {
+			first := *x
+			there(x)
+			back(x)
+			w.events = w.events[1:]
+			w.deliverAll()
+			w.engine.RecheckNamespace("ns")
+			w.engine.Upsert(w.object(&first))
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, outcomes, _ := ready(t, nil)
+			x := w.create("j", time.Second, false)
+			w.finish(x)
+			w.deliverAll()
+			value := x.ttl
+			test.begin(w, x, func(x *thing) {
+				value = x.ttl
+				x.ttl, x.finished = time.Hour, x.finished.Add(runsLonger)
+				w.changed(x)
+			}, func(x *thing) {
+				x.ttl = value
+				w.changed(x)
+			})
+			w.advance(time.Second)
+			if test.seen && len(w.events) > 0 {
+				w.events = w.events[1:] // The state in between is never seen.
+				w.deliverAll()
+			} else if !test.seen {
+				w.events = nil
+			}
+			w.every(10, time.Minute)
+			if n := count(*outcomes); len(n) != 0 || w.things["j"] == nil || test.seen && w.deletes > 0 {
+				t.Fatalf("%v and %d DELETEs before the object is due", n, w.deletes)
+			}
+			w.every(2, runsLonger)
+			if n := count(*outcomes); n[Deleted] != 1 {
+				t.Errorf("%v in the end, want it deleted", n)
+			}
+		})
+	}
+}

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"curfew.dev/curfew/controller/deletion"
+	"curfew.dev/curfew/controller/expire/index"
 )
 
 // withPayload is a world in which the trigger "deadline" needs payloads, and what its judge reads.
@@ -86,7 +87,7 @@ func TestPayloadThatTheJudgeForgets(t *testing.T) {
 		return Judgement{Verdict: Track, Object: o}, nil
 	}
 	w.every(10, time.Minute)
-	if st, ok := w.engine.Lookup(object.UID); len(a.calls) != 0 || !ok || st.State != Retrying {
-		t.Errorf("%d calls; the engine knows it: %v %+v", len(a.calls), ok, st)
+	if en := w.engine.entryOf(object.UID); len(a.calls) != 0 || en.State != index.Armed || en.Flags&index.FlagLate == 0 {
+		t.Errorf("%d calls; state %d, flags %b: want another attempt", len(a.calls), en.State, en.Flags)
 	}
 }

@@ -176,29 +176,3 @@ func TestTheEarlierOfTwoTriggers(t *testing.T) {
 		})
 	}
 }
-
-// What one feed says of an object cancels nothing that the other one tracks.
-func TestTriggersDoNotCancelEachOther(t *testing.T) {
-	for name, cancel := range map[string]func(*world, *thing){
-		"the label goes":         func(w *world, x *thing) { w.setLabel(x, time.Time{}) },
-		"the TTL goes":           func(w *world, x *thing) { x.ttl = -1; w.changed(x) },
-		"a list without it":      func(w *world, x *thing) { w.engine.BeginRelist(w.kind).End(""); x.ttl = -1 },
-		"a kind is forgotten":    func(w *world, x *thing) { w.engine.ForgetKind(w.labels.kind); x.label = time.Time{} },
-		"the label is later now": func(w *world, x *thing) { w.setLabel(x, w.server.Add(time.Hour)) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			w, outcomes, _ := ready(t, nil)
-			x := w.both("j", 3*time.Second, 3*time.Second, false)
-			cancel(w, x)
-			w.deliverAll()
-			w.after(2 * time.Second)
-			if w.deletes != 0 {
-				t.Fatalf("deleted early: %+v", *outcomes)
-			}
-			w.after(2 * time.Second)
-			if n := count(*outcomes); n[Deleted] != 1 {
-				t.Errorf("outcomes %v, want one deletion, by the trigger that is left", n)
-			}
-		})
-	}
-}

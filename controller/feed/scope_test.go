@@ -252,26 +252,6 @@ func TestRuntimeThatCannotBeRead(t *testing.T) {
 	}
 }
 
-// The runtime's TTL is shortened: the whole kind is judged again when it is told.
-func TestRejudgeAll(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w, p := newWorld(), &lagging{old: ttlOf(3600), now: ttlOf(3600)}
-		job := finished("ci", "a", "uid-a", -1)
-		job.Labels = map[string]string{"runtime": "torch"}
-		w.put(job)
-		feed := withRuntime(t, w, p)
-		at(time.Minute)
-		p.mu.Lock()
-		p.old, p.now = ttlOf(90), ttlOf(90)
-		p.mu.Unlock()
-		feed.RejudgeAll()
-		at(20 * time.Second)
-		expect(t, w, "a", true)
-		at(15 * time.Second)
-		expect(t, w, "a", false)
-	})
-}
-
 // Objects with their namespace's default fall due together: one read of the namespace serves many
 // of them, but no object is deleted by a default that was removed before that read began (S1, S6).
 func TestDrainByADefault(t *testing.T) {

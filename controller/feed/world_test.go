@@ -26,6 +26,7 @@ import (
 	"curfew.dev/curfew/policy/expression"
 	"curfew.dev/curfew/policy/resolution"
 	"curfew.dev/curfew/policy/wellknown"
+	"curfew.dev/curfew/test/builders"
 )
 
 // world is an API server with Jobs, and what the kind's profile says of them.
@@ -233,9 +234,4 @@ func (w *world) patched() []string {
 	return slices.Clone(w.patches)
 }
 
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must = builders.Must

@@ -57,11 +57,11 @@ func (q *RetryQueue) add(name string) {
 		return
 	}
 	q.has[name] = true
-	of := q.group(name)
-	if len(q.names[of]) == 0 {
-		q.turns = append(q.turns, of)
+	group := q.group(name)
+	if len(q.names[group]) == 0 {
+		q.turns = append(q.turns, group)
 	}
-	q.names[of] = append(q.names[of], name)
+	q.names[group] = append(q.names[group], name)
 	q.wake.Set()
 }
 
@@ -75,10 +75,10 @@ func (q *RetryQueue) Remove(name string) {
 		return
 	}
 	delete(q.has, name)
-	of := q.group(name)
-	if q.names[of] = slices.DeleteFunc(q.names[of], func(other string) bool { return other == name }); len(q.names[of]) == 0 {
-		delete(q.names, of)
-		q.turns = slices.DeleteFunc(q.turns, func(other string) bool { return other == of })
+	group := q.group(name)
+	if q.names[group] = slices.DeleteFunc(q.names[group], func(other string) bool { return other == name }); len(q.names[group]) == 0 {
+		delete(q.names, group)
+		q.turns = slices.DeleteFunc(q.turns, func(other string) bool { return other == group })
 	}
 }
 
@@ -89,13 +89,13 @@ func (q *RetryQueue) Pop() (string, bool) {
 	if len(q.turns) == 0 {
 		return "", false
 	}
-	of := q.turns[0]
-	name := q.names[of][0]
-	q.turns, q.names[of] = q.turns[1:], q.names[of][1:]
-	if len(q.names[of]) > 0 {
-		q.turns = append(q.turns, of)
+	group := q.turns[0]
+	name := q.names[group][0]
+	q.turns, q.names[group] = q.turns[1:], q.names[group][1:]
+	if len(q.names[group]) > 0 {
+		q.turns = append(q.turns, group)
 	} else {
-		delete(q.names, of)
+		delete(q.names, group)
 	}
 	delete(q.has, name)
 	if len(q.turns) > 0 || len(q.later) > 0 {
@@ -158,10 +158,10 @@ func (q *RetryQueue) Done(name string) {
 }
 
 func (q *RetryQueue) addAfter(name string, d time.Duration) {
-	at := q.clock.Now().Add(min(d, q.most))
-	q.later[name] = at
-	if q.next.IsZero() || at.Before(q.next) {
-		q.next = at
+	due := q.clock.Now().Add(min(d, q.most))
+	q.later[name] = due
+	if q.next.IsZero() || due.Before(q.next) {
+		q.next = due
 	}
 	q.wake.Set()
 }
@@ -194,13 +194,8 @@ func (q *RetryQueue) Next(ctx context.Context) (string, bool) {
 // Work does the work for each name until ctx is done. If do returns a wait, the work failed, which
 // do reports itself: the name waits as by [RetryQueue.Retry].
 func (q *RetryQueue) Work(ctx context.Context, do func(ctx context.Context, name string) (again time.Duration)) {
-	for {
-		name, ok := q.Next(ctx)
-		if !ok {
-			return
-		}
-		again := do(ctx, name)
-		switch {
+	for name, ok := q.Next(ctx); ok; name, ok = q.Next(ctx) {
+		switch again := do(ctx, name); {
 		case ctx.Err() != nil:
 			return
 		case again == 0:
@@ -224,13 +219,13 @@ func (q *RetryQueue) due() time.Duration {
 		return wait
 	}
 	q.next = time.Time{}
-	for name, at := range q.later {
-		switch wait := at.Sub(now); {
+	for name, due := range q.later {
+		switch wait := due.Sub(now); {
 		case wait <= 0 || wait > q.most:
 			delete(q.later, name)
 			q.add(name)
-		case q.next.IsZero() || at.Before(q.next):
-			q.next = at
+		case q.next.IsZero() || due.Before(q.next):
+			q.next = due
 		}
 	}
 	if q.next.IsZero() {

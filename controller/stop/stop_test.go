@@ -24,6 +24,7 @@ import (
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/v1alpha1"
 	"curfew.dev/curfew/policy/wellknown"
+	"curfew.dev/curfew/test/builders"
 )
 
 var (
@@ -311,9 +312,4 @@ func TestMarkComesFirst(t *testing.T) {
 	}
 }
 
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must = builders.Must

@@ -22,6 +22,7 @@ import (
 	match "curfew.dev/curfew/policy/tally"
 	"curfew.dev/curfew/policy/v1alpha1"
 	"curfew.dev/curfew/policy/wellknown"
+	"curfew.dev/curfew/test/builders"
 )
 
 // someWorld has one Pod for each way in which a Pod is counted, or is not.
@@ -337,9 +338,4 @@ func TestSend(t *testing.T) {
 	}
 }
 
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must = builders.Must

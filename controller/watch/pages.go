@@ -145,8 +145,8 @@ type answer struct {
 // Measure has [Cap] bound the pages that are answered to requests with this context, and write down
 // their size.
 func Measure(ctx context.Context) (measured context.Context, size *int64) {
-	of := &answer{most: maxBytes, page: true}
-	return context.WithValue(ctx, answerKey{}, of), &of.size
+	page := &answer{most: maxBytes, page: true}
+	return context.WithValue(ctx, answerKey{}, page), &page.size
 }
 
 // Bound has [Cap] bound any answer to requests with this context. Answers of more than small bytes
@@ -170,13 +170,13 @@ func Cap(next http.RoundTripper) http.RoundTripper { return &transport.Wrapper{N
 func capped(next http.RoundTripper, request *http.Request) (*http.Response, error) {
 	response, err := next.RoundTrip(request)
 	ctx := request.Context()
-	of, bounded := ctx.Value(answerKey{}).(*answer)
+	bounds, bounded := ctx.Value(answerKey{}).(*answer)
 	if err != nil || !bounded {
 		return response, err
 	}
 	from := response.Body
 	defer func() { _ = from.Close() }()
-	limit := of.most
+	limit := bounds.most
 	if request.URL.Query().Get("limit") == "1" {
 		limit = 1 << 40
 	}
@@ -184,7 +184,7 @@ func capped(next http.RoundTripper, request *http.Request) (*http.Response, erro
 	if err != nil {
 		return nil, err
 	}
-	if len(body) == small && !of.page {
+	if len(body) == small && !bounds.page {
 		weight := min(limit, budgetBytes)
 		if err := budget.Acquire(ctx, weight); err != nil {
 			return nil, err
@@ -195,10 +195,14 @@ func capped(next http.RoundTripper, request *http.Request) (*http.Response, erro
 	if err != nil {
 		return nil, err
 	}
-	if of.size = int64(len(body)); of.size > limit {
+	size := int64(len(body))
+	if bounds.page {
+		bounds.size = size // A list reads one page at a time. Other requests may share their context.
+	}
+	if size > limit {
 		err = apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("the answer has more than %d bytes", limit))
 	} else if keep, ok := ctx.Value(fieldsKey{}).(func([]string) bool); ok && response.StatusCode == http.StatusOK {
-		if !of.page {
+		if !bounds.page {
 			limit = maxKept
 		}
 		body, err = prune(body, keep, limit)

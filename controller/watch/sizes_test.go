@@ -19,12 +19,7 @@ import (
 // is held that has more than some megabytes, and pages grow where objects are small.
 func TestPagesAreBoundedByBytes(t *testing.T) {
 	const total = 3000
-	size := func(i int) int {
-		if i >= 1000 && i < 1020 {
-			return 1 << 20
-		}
-		return 100
-	}
+	texts := map[bool]string{false: strings.Repeat("x", 100), true: strings.Repeat("x", 1<<20)}
 	requests, largest := 0, int64(0)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		requests++
@@ -40,14 +35,14 @@ func TestPagesAreBoundedByBytes(t *testing.T) {
 			if i > from {
 				_, _ = fmt.Fprint(w, ",")
 			}
-			if _, err := fmt.Fprintf(w, `{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"c%d"},"data":{"a":%q}}`, i, strings.Repeat("x", size(i))); err != nil {
+			if _, err := fmt.Fprintf(w, `{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"c%d"},"data":{"a":"%s"}}`, i, texts[i >= 1000 && i < 1008]); err != nil {
 				return
 			}
 		}
 		_, _ = fmt.Fprint(w, "]}")
 	}))
 	defer server.Close()
-	config := &rest.Config{Host: server.URL}
+	config := &rest.Config{Host: server.URL, QPS: -1}
 	config.Wrap(Cap)
 	client, err := dynamic.NewForConfig(config)
 	if err != nil {

@@ -353,9 +353,4 @@ func TestKeeperLeavesWhatIsTerminating(t *testing.T) {
 	})
 }
 
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must = builders.Must

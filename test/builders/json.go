@@ -2,6 +2,7 @@ package builders
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	utiljson "k8s.io/apimachinery/pkg/util/json"
@@ -12,11 +13,8 @@ import (
 // yields a map that says so.
 func Map(object any) map[string]any {
 	raw, err := json.Marshal(object)
-	if err != nil {
-		return map[string]any{"error": fmt.Sprint(err)}
-	}
 	var out map[string]any
-	if err := utiljson.Unmarshal(raw, &out); err != nil {
+	if err = errors.Join(err, utiljson.Unmarshal(raw, &out)); err != nil {
 		return map[string]any{"error": fmt.Sprint(err)}
 	}
 	return out

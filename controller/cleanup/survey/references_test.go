@@ -17,6 +17,7 @@ import (
 	"curfew.dev/curfew/policy/cleanup"
 	"curfew.dev/curfew/policy/expression"
 	"curfew.dev/curfew/policy/v1alpha1"
+	"curfew.dev/curfew/test/builders"
 )
 
 // old is the metadata of an object that lookup.referenced decides about.
@@ -376,9 +377,4 @@ func TestReferrersAreListedTwice(t *testing.T) {
 	check(2, 1)
 }
 
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must = builders.Must
