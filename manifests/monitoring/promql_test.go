@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 )
 
@@ -157,105 +156,4 @@ func (n *node) each(f func(*node)) {
 	for _, inner := range n.operands {
 		inner.each(f)
 	}
-}
-
-// sample is a series with its value, which is also its rate and its increase. One that has ended
-// is found by ranges alone.
-type sample struct {
-	labels map[string]string
-	value  float64
-	ended  bool
-}
-
-// identity is what a series is matched by: its labels but the name, or some of these.
-func (n *node) identity(s sample) (labels map[string]string, key string) {
-	labels = map[string]string{}
-	for name, value := range s.labels {
-		if listed := slices.Contains(n.labels, name); name != "__name__" && value != "" &&
-			(n.matching == "" || listed == (n.matching == "by" || n.matching == "on")) {
-			labels[name] = value
-		}
-	}
-	return labels, fmt.Sprint(labels)
-}
-
-// eval evaluates as much of PromQL as alerts need that look at clusters. A number has no series.
-func (n *node) eval(world []sample) (out []sample, scalar float64) {
-	var in [][]sample
-	var scalars []float64
-	for _, operand := range n.operands {
-		samples, scalar := operand.eval(world)
-		in, scalars = append(in, samples), append(scalars, scalar)
-	}
-	switch {
-	case n.metric:
-		for _, s := range world {
-			if s.labels["__name__"] == n.name && (n.ranged || !s.ended) && !slices.ContainsFunc(n.matchers, func(m matcher) bool {
-				return regexp.MustCompile("^(?:"+m.value+")$").MatchString(s.labels[m.label]) == strings.HasPrefix(m.op, "!")
-			}) {
-				out = append(out, s)
-			}
-		}
-	case number.MatchString(n.name):
-		scalar, _ = strconv.ParseFloat(n.name, 64)
-	case n.name == "rate", n.name == "increase", n.name == "present_over_time":
-		return in[0], 0
-	case n.name == "absent":
-		if len(in[0]) == 0 {
-			return []sample{{value: 1}}, 0
-		}
-	case slices.Contains(aggregations, n.name):
-		grouped := *n
-		if n.matching == "" {
-			grouped.matching = "by"
-		}
-		at := map[string]int{}
-		for _, s := range in[0] {
-			labels, key := grouped.identity(s)
-			if n.name == "count" {
-				s.value = 1
-			}
-			if i, ok := at[key]; !ok {
-				at[key], out = len(out), append(out, sample{labels: labels, value: s.value})
-			} else if n.name == "max" {
-				out[i].value = max(out[i].value, s.value)
-			} else {
-				out[i].value += s.value
-			}
-		}
-	case len(in) == 2:
-		return n.combine(in[0], in[1], scalars), 0
-	default:
-		panic("cannot evaluate " + n.name)
-	}
-	return out, scalar
-}
-
-// combine evaluates an operator between series, or between series and a number.
-func (n *node) combine(left, right []sample, scalars []float64) (out []sample) {
-	holds := map[string]func(a, b float64) bool{
-		">": func(a, b float64) bool { return a > b }, "==": func(a, b float64) bool { return a == b }, "!=": func(a, b float64) bool { return a != b },
-	}[n.name]
-	found := func(in []sample, of sample) int {
-		_, key := n.identity(of)
-		return slices.IndexFunc(in, func(s sample) bool { _, other := n.identity(s); return key == other })
-	}
-	for _, s := range left {
-		i := found(right, s)
-		switch {
-		case holds != nil && holds(s.value, scalars[1]), n.name == "or", n.name == "and" && i >= 0, n.name == "unless" && i < 0:
-			out = append(out, s)
-		case n.name == "/" && i >= 0:
-			labels, _ := n.identity(s)
-			out = append(out, sample{labels: labels, value: s.value / right[i].value})
-		case holds == nil && n.name != "and" && n.name != "unless" && n.name != "/":
-			panic("cannot evaluate " + n.name)
-		}
-	}
-	for _, s := range right {
-		if n.name == "or" && found(left, s) < 0 {
-			out = append(out, s)
-		}
-	}
-	return out
 }
