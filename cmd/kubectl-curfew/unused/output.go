@@ -2,6 +2,7 @@ package unused
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"io"
 	"regexp"
@@ -44,6 +45,8 @@ type answer struct {
 	listed int64
 	items  []Item
 	notes  []string
+	// paged shows the progress.
+	paged func(context.Context) error
 }
 
 func (a *answer) add(of *preview.Object) {
@@ -100,7 +103,7 @@ func (a *answer) print(wide, noHeaders bool, out io.Writer) error {
 	}
 	slices.SortFunc(skipped, func(a, b v1alpha1.SkipCount) int { return cmp.Compare(a.Reason, b.Reason) })
 	fmt.Fprintf(out, "%d unused, %d unknown and %d kept of %s\n",
-		counts[stateUnused], counts[stateUnknown], counts[stateKept], console.Count(int(a.listed), "object"))
+		counts[stateUnused], counts[stateUnknown], counts[stateKept], console.Count(a.listed, "object"))
 	if wide {
 		unused.Rows = nil
 	}
