@@ -54,7 +54,8 @@ the controller does. Notes say what you may not read. Without a KIND it lists
 all kinds. Running Pods are listed if they have a TTL label, and with --trigger
 deadline or --ttl-longer-than: the kubelet enforces their deadlines.
 
-Times are in the time zone of your machine.
+Times are in the time zone of your machine. Names that are too long for the
+terminal are shortened in the middle; -o wide and pipes show them in full.
 
 Exit status: 0 the list is complete as far as you may read, 1 a kind could not
 be listed for another reason, 2 there is no answer.
@@ -125,7 +126,9 @@ func (o *expiringOptions) run(ctx context.Context, call *session.Call) error {
 	if call.Print != nil {
 		err = call.Print(report.printed(), call.Out)
 	} else {
-		err = o.view().print(report, call.Out)
+		view := o.view()
+		view.width = console.Width(call.Out)
+		err = view.print(report, call.Out)
 	}
 	if err != nil {
 		return err

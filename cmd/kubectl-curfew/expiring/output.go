@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/cli-runtime/pkg/printers"
@@ -94,6 +95,8 @@ func (r *expiringReport) partial() bool {
 // view says which parts of a report its table shows.
 type view struct {
 	wide, bareNames, labels, noHeaders bool
+	// width of the terminal; 0 for none.
+	width int
 }
 
 // print writes the table of a report. One without rows has no header.
@@ -102,7 +105,30 @@ func (v view) print(report *expiringReport, out io.Writer) error {
 	for _, entry := range report.entries {
 		console.AddRow(table, entry.Labels, report.row(entry, v)...)
 	}
+	if v.width > 0 && !v.wide {
+		fit(table, slices.Index(report.header(v), "NAME"), v.width)
+	}
 	return console.PrintTable(table, v.options(), out)
+}
+
+// fit shortens names in the middle, so that a terminal shows the next column beside them.
+func fit(table *metav1.Table, name, room int) {
+	for column := range name + 2 {
+		if column == name {
+			continue
+		}
+		widest := len(table.ColumnDefinitions[column].Name)
+		for _, row := range table.Rows {
+			widest = max(widest, len(fmt.Sprint(row.Cells[column])))
+		}
+		room -= widest + 3
+	}
+	room = max(room, 20)
+	for _, row := range table.Rows {
+		if text := []rune(fmt.Sprint(row.Cells[name])); len(text) > room {
+			row.Cells[name] = string(text[:room/2-1]) + "..." + string(text[len(text)-(room-3)/2:])
+		}
+	}
 }
 
 func (v view) options() printers.PrintOptions {

@@ -89,3 +89,22 @@ func must(t testing.TB, err error) {
 		t.Fatal(err)
 	}
 }
+
+// TestNarrowTerminal: a name that is too long for a terminal leaves EXPIRES in view. Pipes and
+// -o wide have names in full.
+func TestNarrowTerminal(t *testing.T) {
+	long := entry(strings.Repeat("a", 100)+"-end", noon)
+	long.Namespace = "team"
+	report := &expiringReport{now: noon, everywhere: true, entries: []*world.Entry{long}}
+	for _, of := range []view{{}, {width: 80, wide: true}, {width: 80}, {width: 30}} {
+		var out strings.Builder
+		must(t, of.print(report, &out))
+		row := strings.Split(out.String(), "\n")[1]
+		if whole := of.width == 0 || of.wide; strings.Contains(row, long.Name) != whole || !whole && !strings.Contains(row, "-end   ") {
+			t.Errorf("%+v: %s", of, row)
+		}
+		if at := len([]rune(row[:strings.Index(row, "CET")+3])); of == (view{width: 80}) && at != 80 {
+			t.Errorf("EXPIRES ends in column %d of 80, want 80\n%s", at, row)
+		}
+	}
+}
