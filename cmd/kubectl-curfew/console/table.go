@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"regexp"
-	"strconv"
 	"strings"
 	"unicode"
 
@@ -77,11 +76,13 @@ func Map[T, U any](all []T, of func(T) U) []U {
 
 func OrDash(text string) string { return cmp.Or(text, "-") }
 
-func Count(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
+// Count is a number with what it counts, such as 1 object or 2 policies. many is the plural, by
+// default with an s.
+func Count[N int | int32 | int64](n N, one string, many ...string) string {
+	if n != 1 {
+		one = cmp.Or(strings.Join(many, ""), one+"s")
 	}
-	return strconv.Itoa(n) + " " + noun + "s"
+	return fmt.Sprint(n, " ", one)
 }
 
 // The formats that kubectl get has and cli-runtime lacks.
@@ -158,7 +159,10 @@ func itemsOf(answer Printed) ([]any, error) {
 	if err := decoder.Decode(&document); err != nil {
 		return nil, err
 	}
-	items, _ := document["items"].([]any)
+	items, ok := document["items"].([]any)
+	if !ok { // one object of the cluster
+		items = []any{document}
+	}
 	return items, nil
 }
 

@@ -37,7 +37,7 @@ func replicas(workload *world.Workload, message string) (State, string) {
 	if workload.Presence != world.Found {
 		return OK, message
 	}
-	if ready := fmt.Sprintf("%d of %d replicas are ready", workload.Ready, workload.Wanted); ready != message {
+	if ready := fmt.Sprintf("ready replicas: %d of %d", workload.Ready, workload.Wanted); ready != message {
 		message += "; " + ready
 	}
 	if workload.Ready < workload.Wanted {
@@ -76,9 +76,9 @@ func (r *reader) deletions() (State, string) {
 		return Unknown, r.noReport
 	}
 	report := &r.report
-	state, parts := OK, []string{fmt.Sprintf("%d objects wait for their expiry", report.Tracked)}
+	state, parts := OK, []string{console.Count(report.Tracked, "object waits for its expiry", "objects wait for their expiry")}
 	if report.Overdue > 0 {
-		text := fmt.Sprintf("%d are overdue", report.Overdue)
+		text := console.Count(report.Overdue, "is overdue", "are overdue")
 		if report.OldestDue != nil {
 			text += ", the oldest since " + r.when(*report.OldestDue)
 			if r.now.Sub(*report.OldestDue) > backlogAfter {
@@ -92,7 +92,7 @@ func (r *reader) deletions() (State, string) {
 		what  string
 	}{
 		{report.Blocked, "cannot be deleted or stopped (Events DeleteRefused, StopRefused, DeleteConflict)"},
-		{report.Stuck, "have been terminating for long"},
+		{report.Stuck, "terminating for long"},
 	} {
 		if some.count > 0 {
 			state, parts = Warning, append(parts, fmt.Sprintf("%d %s", some.count, some.what))
@@ -132,7 +132,7 @@ func (r *reader) permissions() (State, string) {
 		parts = append(parts, "kinds with a profile are skipped: "+named(r.report.Skipped, ", "))
 	}
 	if !slices.Contains(r.w.Controller.Off, policy.TriggerLabel) {
-		parts = append(parts, fmt.Sprintf("TTL labels have an effect on %d kinds", r.report.LabelKinds))
+		parts = append(parts, "TTL labels have an effect on "+console.Count(r.report.LabelKinds, "kind"))
 		if r.report.Unlabelled.Count > 0 {
 			parts = append(parts, fmt.Sprintf("and not on %d that the controller may not delete", r.report.Unlabelled.Count))
 			labelled, unknown := r.w.Unheeded(r.ctx)

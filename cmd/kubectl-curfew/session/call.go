@@ -2,6 +2,7 @@ package session
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"maps"
 	"slices"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"curfew.dev/curfew/cmd/kubectl-curfew/console"
@@ -41,6 +43,28 @@ func (c *Connection) Runs(run func(context.Context, *Call) error) func(*cobra.Co
 		defer call.Progress.Done()
 		return run(cmd.Context(), call)
 	}
+}
+
+// PrintObjects prints what became of objects: a line for each, or the objects as kubectl does, one
+// alone and several as a List.
+func (c *Call) PrintObjects(how string, all ...*unstructured.Unstructured) error {
+	var printed console.Printed
+	items := []any{}
+	for _, one := range all {
+		one.SetManagedFields(nil)
+		kind := world.Kind{GroupVersionKind: one.GroupVersionKind()}
+		printed.Objects = append(printed.Objects, ObjectOf(kind, one.GetNamespace(), one.GetName(), one.GetUID()))
+		if items = append(items, one.Object); c.Print == nil {
+			fmt.Fprintln(c.Out, console.OneLine(kind.Name(one.GetName())+" "+how))
+		}
+	}
+	if c.Print == nil {
+		return nil
+	}
+	if printed.Document = map[string]any{"apiVersion": "v1", "kind": "List", "items": items}; len(all) == 1 {
+		printed.Document = all[0].Object
+	}
+	return c.Print(printed, c.Out)
 }
 
 // World connects while the progress shows the text. It also returns the namespace of the call.
