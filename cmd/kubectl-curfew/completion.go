@@ -36,17 +36,14 @@ kubectl-curfew by its own name.`,
   # For kubectl-curfew, in this bash
   source <(kubectl curfew completion bash)`,
 		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) != 1 {
-				return fmt.Errorf("give a shell: %s", strings.Join(shells, ", "))
+			if len(args) != 1 || !slices.Contains(shells, args[0]) {
+				return fmt.Errorf("%q is not a known shell: give one of %s", strings.Join(args, " "), strings.Join(shells, ", "))
 			}
 			return nil
 		},
 		ValidArgs:             shells,
 		DisableFlagsInUseLine: true,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if !slices.Contains(shells, args[0]) {
-				return fmt.Errorf("%q is not a known shell: give one of %s", args[0], strings.Join(shells, ", "))
-			}
 			out, root := cmd.OutOrStdout(), cmd.Root()
 			switch args[0] {
 			case "bash":

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apiextensions-apiserver/pkg/apihelpers"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 
@@ -186,7 +187,7 @@ func (r *reader) kinds() (State, string) {
 			missing = append(missing, want.Name)
 			continue
 		}
-		if !established(have) {
+		if !apihelpers.IsCRDConditionTrue(have, apiextensionsv1.Established) {
 			unready = append(unready, want.Name)
 		}
 		if !equality.Semantic.DeepEqual(versions(want), versions(have)) {
@@ -204,12 +205,6 @@ func (r *reader) kinds() (State, string) {
 		return Warning, fmt.Sprintf("other schemas than in kubectl-curfew %s: %s", console.Version, strings.Join(other, ", "))
 	}
 	return OK, fmt.Sprintf("%d kinds of group %s are served", len(wanted), wellknown.Group)
-}
-
-func established(definition *apiextensionsv1.CustomResourceDefinition) bool {
-	return slices.ContainsFunc(definition.Status.Conditions, func(c apiextensionsv1.CustomResourceDefinitionCondition) bool {
-		return c.Type == apiextensionsv1.Established && c.Status == apiextensionsv1.ConditionTrue
-	})
 }
 
 // versions are the schemas by version.

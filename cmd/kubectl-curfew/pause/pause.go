@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -21,6 +22,7 @@ import (
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/judging"
 	"curfew.dev/curfew/policy/lifetime"
+	"curfew.dev/curfew/policy/v1alpha1"
 )
 
 // pauseOptions are the flags of pause.
@@ -196,7 +198,7 @@ GitOps, are ended by name alone.`,
   # End this one
   kubectl curfew resume pause-1224-1200-x7k2`,
 		RunE:              options.Runs(options.run),
-		ValidArgsFunction: completePauses(options.Connection),
+		ValidArgsFunction: options.CompleteNames(v1alpha1.DeletionPauses, math.MaxInt),
 	}
 	command.Flags().BoolVar(&options.all, "all", false, "all pauses that kubectl curfew pause made")
 	options.dryRun.Add(command.Flags())
@@ -269,12 +271,4 @@ func (o *resumeOptions) made(w *world.World) ([]string, error) {
 		return nil, errors.New("there is no pause")
 	}
 	return names, nil
-}
-
-// completePauses suggests the pauses.
-func completePauses(c *session.Connection) cobra.CompletionFunc {
-	return c.CompleteFrom(func(_ context.Context, w *world.World, args []string, _ string) (names []string, _ cobra.ShellCompDirective) {
-		names = console.Map(w.Pauses.All, func(one world.Pause) string { return one.Name })
-		return slices.DeleteFunc(names, func(name string) bool { return slices.Contains(args, name) }), session.NoFiles
-	})
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -170,11 +171,20 @@ func (c *Connection) CompletePolicies() cobra.CompletionFunc {
 	})
 }
 
-func (c *Connection) CompleteNamespaces() cobra.CompletionFunc {
-	return c.CompleteFrom(func(ctx context.Context, w *world.World, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
-		found, _ := w.NamesOf(ctx, "namespaces", "")
-		return found, NoFiles
+// CompleteNames suggests objects of a kind that were not typed yet, at most so many.
+func (c *Connection) CompleteNames(resource string, most int) cobra.CompletionFunc {
+	return c.CompleteFrom(func(ctx context.Context, w *world.World, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+		namespace, err := c.Namespace()
+		if err != nil || len(args) >= most {
+			return nil, NoFiles
+		}
+		names, _ := w.NamesOf(ctx, resource, namespace) // A shell has no place for an error.
+		return slices.DeleteFunc(names, func(name string) bool { return slices.Contains(args, name) }), NoFiles
 	})
+}
+
+func (c *Connection) CompleteNamespaces() cobra.CompletionFunc {
+	return c.CompleteNames("namespaces", math.MaxInt)
 }
 
 // AddTo adds the flags of the connection and the output to a command that has its own flags. Flags

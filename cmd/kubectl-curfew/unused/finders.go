@@ -75,10 +75,10 @@ func kindNames() (out []string) {
 	return out
 }
 
-// findersOf are the finders of the kinds that a user named; by default all that need no name.
-func findersOf(named []string) ([]finder, error) {
+// findersOf are the finders of the kinds that a user named; by default all that need no name. In
+// namespaces, cluster-scoped kinds are left out.
+func findersOf(named []string, everywhere bool) (out []finder, left []string, err error) {
 	known := map[string]bool{}
-	var out []finder
 	for _, of := range finders {
 		var kinds []kind
 		for _, one := range of.kinds {
@@ -88,7 +88,10 @@ func findersOf(named []string) ([]finder, error) {
 				known[name] = true
 				chosen = chosen || slices.ContainsFunc(named, func(given string) bool { return name != "" && strings.EqualFold(given, name) })
 			}
-			if chosen {
+			switch {
+			case chosen && !everywhere && slices.Contains(clusterScoped, one.name):
+				left = append(left, one.name)
+			case chosen:
 				kinds = append(kinds, one)
 			}
 		}
@@ -98,26 +101,8 @@ func findersOf(named []string) ([]finder, error) {
 	}
 	for _, name := range named {
 		if name == "" || !known[strings.ToLower(name)] {
-			return nil, fmt.Errorf("--kind %q: give %s", name, strings.Join(kindNames(), ", "))
+			return nil, nil, fmt.Errorf("--kind %q: give %s", name, strings.Join(kindNames(), ", "))
 		}
 	}
-	return out, nil
-}
-
-// within are the finders that find objects in a namespace, and the kinds that are left out.
-func within(of []finder) (in []finder, out []string) {
-	for _, one := range of {
-		var kinds []kind
-		for _, kind := range one.kinds {
-			if slices.Contains(clusterScoped, kind.name) {
-				out = append(out, kind.name)
-				continue
-			}
-			kinds = append(kinds, kind)
-		}
-		if one.kinds = kinds; len(kinds) > 0 {
-			in = append(in, one)
-		}
-	}
-	return in, out
+	return out, left, nil
 }

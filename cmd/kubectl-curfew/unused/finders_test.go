@@ -17,7 +17,7 @@ import (
 func TestFindersCompile(t *testing.T) {
 	compiler := expression.NewCompiler(10)
 	for _, name := range append(kindNames(), strings.Join(kindNames(), ",")) {
-		chosen, err := findersOf(strings.Split(name, ","))
+		chosen, _, err := findersOf(strings.Split(name, ","), true)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -59,7 +59,7 @@ func TestFindersCompile(t *testing.T) {
 			}
 		}
 	}
-	if chosen, err := findersOf(nil); err != nil || len(chosen) != 7 {
+	if chosen, _, err := findersOf(nil, true); err != nil || len(chosen) != 7 {
 		t.Errorf("%d finders by default (%v), want those that need no name", len(chosen), err)
 	}
 }

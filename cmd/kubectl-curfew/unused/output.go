@@ -88,7 +88,11 @@ func (a *answer) print(wide, noHeaders bool, out io.Writer) error {
 			console.AddRow(all, nil, object.Kind, console.OrDash(object.Namespace), object.Name, one.State, console.OrDash(one.Message))
 		}
 		if one.State == stateUnused {
-			console.AddRow(unused, nil, console.OrDash(object.Namespace), object.Kind, object.Name, a.age(one))
+			age := "-"
+			if one.Created != nil {
+				age = console.TwoUnits(a.now.Sub(*one.Created))
+			}
+			console.AddRow(unused, nil, console.OrDash(object.Namespace), object.Kind, object.Name, age)
 			continue
 		}
 		at := slices.IndexFunc(skipped, func(of v1alpha1.SkipCount) bool { return of.Reason == one.State+": "+one.Reason })
@@ -108,11 +112,4 @@ func (a *answer) print(wide, noHeaders bool, out io.Writer) error {
 		unused.Rows = nil
 	}
 	return report.PrintTables(out, noHeaders, unused, skipped, all)
-}
-
-func (a *answer) age(of *Item) string {
-	if of.Created == nil {
-		return "-"
-	}
-	return strings.TrimSuffix(console.Relative(*of.Created, a.now), " ago")
 }

@@ -32,27 +32,18 @@ type scope struct {
 func (s *scope) policy(schedule string, kinds []kind) *v1alpha1.ClusterCleanupPolicy {
 	out := &v1alpha1.ClusterCleanupPolicy{}
 	out.Spec.Schedule = schedule
-	match := &out.Spec.MatchConstraints
-	match.ObjectSelector = s.selector
-	for _, rule := range rulesOf(kinds) {
-		match.ResourceRules = append(match.ResourceRules, v1alpha1.ResourceRule{APIGroups: []string{rule.group}, Resources: rule.resources})
-	}
+	out.Spec.MatchConstraints.ObjectSelector, out.Spec.MatchConstraints.ResourceRules = s.selector, rulesOf(kinds)
 	return out
 }
 
-// rule has the resources of one API group.
-type rule struct {
-	group     string
-	resources []string
-}
-
-func rulesOf(kinds []kind) (out []rule) {
+// rulesOf has a rule for each API group.
+func rulesOf(kinds []kind) (out []v1alpha1.ResourceRule) {
 	for _, one := range kinds {
-		if last := len(out) - 1; last >= 0 && out[last].group == one.group {
-			out[last].resources = append(out[last].resources, one.resource)
+		if last := len(out) - 1; last >= 0 && out[last].APIGroups[0] == one.group {
+			out[last].Resources = append(out[last].Resources, one.resource)
 			continue
 		}
-		out = append(out, rule{one.group, []string{one.resource}})
+		out = append(out, v1alpha1.ResourceRule{APIGroups: []string{one.group}, Resources: []string{one.resource}})
 	}
 	return out
 }
@@ -111,8 +102,8 @@ func bind(role, namespace, account, of string) object {
 func (f *finder) manifests(in *scope) (out []any) {
 	name := strings.Join(append([]string{f.policy}, in.namespaces...), "-")
 	deletes := "curfew-cleanup-delete-" + name
-	rules := console.Map(rulesOf(f.kinds), func(of rule) any {
-		return object{"apiGroups": []string{of.group}, "resources": of.resources, "verbs": []string{"get", "list", "delete"}}
+	rules := console.Map(rulesOf(f.kinds), func(of v1alpha1.ResourceRule) any {
+		return object{"apiGroups": of.APIGroups, "resources": of.Resources, "verbs": []string{"get", "list", "delete"}}
 	})
 	out = append(out, role(deletes, rules...))
 	for _, namespace := range in.namespaces {

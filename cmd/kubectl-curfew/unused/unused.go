@@ -17,7 +17,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"curfew.dev/curfew/cmd/kubectl-curfew/console"
-	"curfew.dev/curfew/cmd/kubectl-curfew/moment"
 	"curfew.dev/curfew/cmd/kubectl-curfew/preview"
 	"curfew.dev/curfew/cmd/kubectl-curfew/session"
 	"curfew.dev/curfew/cmd/kubectl-curfew/world"
@@ -34,7 +33,6 @@ type unusedOptions struct {
 	everywhere      bool
 	selector, older string
 	kinds, exclude  []string
-	at              string
 }
 
 // policyFormat is the value of -o that prints cleanup policies.
@@ -92,7 +90,6 @@ Exit status: 0 there is a report, 2 there is none: flags or permissions.`,
 	flags.StringVar(&options.older, "older-than", "", "report only objects that are older, such as 30d")
 	flags.StringSliceVar(&options.kinds, "kind", nil,
 		"kinds to report: "+strings.Join(kindNames(), ", ")+"; by default all but CustomResourceDefinition, Namespace and Node")
-	flags.StringVar(&options.at, "at", "", "time of the report, such as 2026-12-24T02:00:00Z or 'friday 17:00'; now by default")
 	options.AddTo(command, map[string][]string{"kind": kindNames()})
 	return command
 }
@@ -102,17 +99,14 @@ func (o *unusedOptions) choose() (chosen []finder, in *scope, notes []string, er
 	if in, err = o.scope(); err != nil {
 		return nil, nil, nil, err
 	}
-	if chosen, err = findersOf(o.kinds); err != nil || o.everywhere {
-		return chosen, in, nil, err
+	chosen, left, err := findersOf(o.kinds, o.everywhere)
+	switch {
+	case len(left) > 0 && len(o.kinds) > 0:
+		err = fmt.Errorf("--kind %s: their objects are in no namespace: add -A, or leave these kinds out", strings.Join(left, ","))
+	case len(left) > 0:
+		notes = []string{strings.Join(left, ", ") + " are left out, since their objects are in no namespace: add -A"}
 	}
-	named, out := within(chosen)
-	if len(out) > 0 && len(o.kinds) > 0 {
-		return nil, nil, nil, fmt.Errorf("--kind %s: their objects are in no namespace: add -A, or leave these kinds out", strings.Join(out, ","))
-	}
-	if len(out) > 0 {
-		notes = []string{strings.Join(out, ", ") + " are left out, since their objects are in no namespace: add -A"}
-	}
-	return named, in, notes, nil
+	return chosen, in, notes, err
 }
 
 // week is the age of objects that policies delete, unless --older-than says otherwise.
@@ -162,12 +156,6 @@ func (o *unusedOptions) scope() (out *scope, err error) {
 }
 
 func (o *unusedOptions) run(ctx context.Context, call *session.Call) error {
-	if o.at != "" {
-		var err error
-		if call.Now, err = moment.Parse(o.at, call.Now); err != nil {
-			return fmt.Errorf("--at: %w", err)
-		}
-	}
 	chosen, in, notes, err := o.choose()
 	if err != nil {
 		return err
@@ -185,14 +173,11 @@ func (o *unusedOptions) run(ctx context.Context, call *session.Call) error {
 	if err != nil {
 		return err
 	}
-	answer, pages := &answer{now: call.Now, notes: notes}, 0
+	answer, pages := &answer{now: w.ServerTime(ctx, call.Now), notes: notes}, 0
 	answer.paged = func(context.Context) error {
 		pages++
 		call.Progress.Say("looking for objects that use others, %s read", console.Count(pages, "page"))
 		return nil
-	}
-	if o.at == "" {
-		answer.now = w.ServerTime(ctx, call.Now)
 	}
 	call.Progress.Say("looking for objects that use others")
 	// A Lease in a Namespace is an instance, and uses nothing: these two are answered apart.
