@@ -70,6 +70,7 @@ func TestUnused(t *testing.T) {
 		"too young":               {line: "unused -n shop --kind cm -o name --older-than 30d"},
 		"by label":                {line: "unused -n shop --kind cm,secret -o name -l name=b", stdout: "secret/password\n"},
 		"others excluded":         {line: "unused -A --kind cm --no-headers --exclude-namespaces def*,sh*", stdout: "0 unused, 0 unknown and 0 kept of 4 objects\n"},
+		"cluster-scoped, too":     {line: "unused -A --kind ns --no-headers --exclude-namespaces x", stdout: "0 unused, 0 unknown and 0 kept of 1 object\n"},
 		"another excluded":        {line: "unused -A --kind cm --no-headers --older-than 1d --exclude-namespaces sho", stdout: leftover},
 		"young are not unknown":   {line: "unused -n shop --kind cm --older-than 1d --no-headers", stdout: leftover},
 		"an empty namespace":      {line: "unused -n shop, -o policy", code: 2},

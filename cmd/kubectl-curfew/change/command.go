@@ -51,6 +51,7 @@ func (c *changing) addFlags(command *cobra.Command) {
 		"file with the objects, or - for stdin: what expiring -o json or kubectl get -o json prints; "+
 			"an object that was deleted and created again since is left alone")
 	c.dryRun.Add(flags)
+	flags.Lookup("dry-run").NoOptDefVal = "" // What follows would be an object.
 	flags.BoolVarP(&c.yes, "yes", "y", false, "do not ask for confirmation")
 	c.AddTo(command, map[string][]string{"dry-run": console.DryRuns})
 }
