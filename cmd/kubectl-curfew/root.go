@@ -3,7 +3,9 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"net/url"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -130,6 +132,9 @@ func controllerVersion(ctx context.Context, call *session.Call) (published, why 
 		return "", console.OneLine(err.Error())
 	}
 	controller, err := world.Settings(ctx, clients, call.CurfewNamespace)
+	if network, ok := errors.AsType[*url.Error](err); ok {
+		err = network.Err
+	}
 	if err != nil {
 		return "", console.OneLine(err.Error())
 	}
