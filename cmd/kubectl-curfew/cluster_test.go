@@ -110,7 +110,8 @@ type fakeCluster struct {
 	// deafIn are namespaces where it does not, and canaryErr is how it refuses the question.
 	deafIn    []string
 	canaryErr error
-	// actedAs are the users that were impersonated.
+	// account is the cluster as impersonated users see it; nil means the same. actedAs are their names.
+	account *fakeCluster
 	actedAs []string
 	// patched are the patches that were sent, as "RESOURCE NAMESPACE/NAME PATCH", and the objects
 	// that were created.
@@ -255,6 +256,9 @@ func (c *fakeCluster) connect(_ clientcmd.ClientConfig, warnings io.Writer) (wor
 	out := world.Clients{Discovery: c.discovery, Objects: c.objects, Metadata: c.metadata}
 	out.As = func(user string) (world.Clients, error) {
 		c.actedAs = append(c.actedAs, user)
+		if c.account != nil {
+			return c.account.connect(nil, nil)
+		}
 		return out, nil
 	}
 	return out, c.away

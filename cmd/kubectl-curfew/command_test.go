@@ -87,11 +87,14 @@ func TestWithoutAnswer(t *testing.T) {
 	}
 }
 
-// TestHelpFits: no description is wider than kubectl's own help.
+// TestHelpFits: no description is wider than kubectl's own help, and each command has a group.
 func TestHelpFits(t *testing.T) {
 	const helpWidth = 80
 	command := root(console.Environment{})
 	for _, each := range append(command.Commands(), command) {
+		if each.GroupID == "" && each != command {
+			t.Errorf("%s has no group", each.Name())
+		}
 		for line := range strings.Lines(each.Long) {
 			if len([]rune(strings.TrimSuffix(line, "\n"))) > helpWidth {
 				t.Errorf("help of %s: a line has more than %d columns: %q", each.Name(), helpWidth, line)

@@ -3,7 +3,6 @@ package main
 import (
 	_ "embed"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -35,20 +34,11 @@ kubectl-curfew by its own name.`,
 
   # For kubectl-curfew, in this bash
   source <(kubectl curfew completion bash)`,
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) != 1 {
-				return fmt.Errorf("give a shell: %s", strings.Join(shells, ", "))
-			}
-			return nil
-		},
 		ValidArgs:             shells,
 		DisableFlagsInUseLine: true,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if !slices.Contains(shells, args[0]) {
-				return fmt.Errorf("%q is not a known shell: give one of %s", args[0], strings.Join(shells, ", "))
-			}
 			out, root := cmd.OutOrStdout(), cmd.Root()
-			switch args[0] {
+			switch shell := strings.Join(args, " "); shell {
 			case "bash":
 				return root.GenBashCompletionV2(out, true)
 			case "fish":
@@ -57,9 +47,11 @@ kubectl-curfew by its own name.`,
 				return root.GenPowerShellCompletionWithDesc(out)
 			case "zsh":
 				return root.GenZshCompletion(out)
-			default:
+			case "kubectl":
 				_, err := fmt.Fprint(out, kubectlCompletion)
 				return err
+			default:
+				return fmt.Errorf("%q is not a known shell: give one of %s", shell, strings.Join(shells, ", "))
 			}
 		},
 	}

@@ -68,7 +68,7 @@ func TestControllerThatDoesNotRun(t *testing.T) {
 	}{
 		"it leads":       {cluster: func(t *testing.T) *fakeCluster { return newFakeCluster(t, objects(t)) }, blocker: "-", runs: true},
 		"it was killed":  {cluster: func(t *testing.T) *fakeCluster { return lease(t, "renewTime", "2026-12-24T11:59:25.000000Z") }, blocker: "controller", says: leads + "curfew-controller-0 last renewed its Lease 35s ago"},
-		"it was scaled":  {cluster: func(t *testing.T) *fakeCluster { return lease(t, "holderIdentity", "") }, blocker: "controller", says: leads + "the last one ended 2s ago; 0 of 1 replicas are ready"},
+		"it was scaled":  {cluster: func(t *testing.T) *fakeCluster { return lease(t, "holderIdentity", "") }, blocker: "controller", says: leads + "the last one ended 2s ago; ready replicas: 0 of 1"},
 		"not for a user": {cluster: func(t *testing.T) *fakeCluster { return newFakeCluster(t, objects(t)) }, scene: scene{notMine: []string{"get leases", "get configmaps", "get deployments"}}, blocker: "-", says: `you may not get configmaps/curfew-settings and leases/curfew-controller in namespace "curfew-system"`, runs: true},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -33,3 +33,18 @@ func TestPreviewActsAsTheAccount(t *testing.T) {
 		})
 	}
 }
+
+// An account that may list nothing is reported as that, and the user sees what the policy matches.
+func TestPreviewOfAnAccountWithoutRights(t *testing.T) {
+	for lack, want := range map[string]string{
+		"list deployments":   "may not list deployments.apps: the policy deletes nothing until it may. This shows what you may list",
+		"delete deployments": "may not delete deployments.apps: the policy deletes nothing until it may. This shows what you may list",
+		"list jobs":          "clustercleanuppolicy/nightly: would delete 3 of 4 objects",
+	} {
+		cluster := newFakeCluster(t, objects(t))
+		cluster.account = newFakeCluster(t, objects(t))
+		cluster.account.notMine[lack] = true
+		stdout, _, _ := expectRun(t, cluster, scene{}, "preview nightly", 0, want)
+		expectPart(t, lack, stdout, "nightly, if its service account had the rights: would delete 3 of 4 objects", lack != "list jobs")
+	}
+}

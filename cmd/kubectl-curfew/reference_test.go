@@ -84,12 +84,18 @@ func page(root *cobra.Command) string {
 			commands = append(commands, command)
 		}
 	}
-	for _, command := range commands {
-		fmt.Fprintf(&out, "- [%s](#kubectl-curfew-%[1]s): %s\n", command.Name(), lower(command.Short))
+	for _, group := range root.Groups() {
+		fmt.Fprintf(&out, "%s\n\n", group.Title)
+		for _, command := range commands {
+			if command.GroupID == group.ID {
+				fmt.Fprintf(&out, "- [%s](#kubectl-curfew-%[1]s): %s\n", command.Name(), lower(command.Short))
+			}
+		}
+		out.WriteString("\n")
 	}
-	out.WriteString("- [flags of several commands](#flags-of-several-commands)\n- [JSON](#json)\n")
+	out.WriteString("Of all commands:\n\n- [flags of several commands](#flags-of-several-commands)\n- [JSON](#json)\n")
 	shared := session.NewConnection(console.Environment{})
-	connecting, common := pflag.NewFlagSet("", pflag.ContinueOnError), map[string]*pflag.Flag{"allow-missing-template-keys": nil, "no-headers": nil, "template": nil}
+	connecting, common := pflag.NewFlagSet("", pflag.ContinueOnError), map[string]*pflag.Flag{"no-headers": nil}
 	shared.Add(connecting)
 	for _, command := range commands {
 		fmt.Fprintf(&out, "\n## kubectl curfew %s\n\n%s\n\n```\nkubectl curfew %s\n```\n", command.Name(), paragraphs(command), strings.TrimSuffix(command.Use, " [flags]"))

@@ -236,7 +236,7 @@ func TestStatus(t *testing.T) {
 	}{
 		"healthy": {},
 		"killed": {change: func(in *installation) { in.lease["renewTime"] = "2026-12-24T11:59:25.000000Z" }, code: 1, want: map[string]string{
-			"controller":  "failed no replica of Curfew's controller leads: curfew-controller-0 last renewed its Lease 35s ago; 1 of 1 replicas are ready",
+			"controller":  "failed no replica of Curfew's controller leads: curfew-controller-0 last renewed its Lease 35s ago; ready replicas: 1 of 1",
 			"deletions":   "unknown before the controller stopped: 1200 objects wait",
 			"permissions": "unknown before the controller stopped: ", "cleanup": "unknown before the controller stopped: no policy is stalled",
 		}, note: "Curfew deletes and stops nothing until one does"},
@@ -257,8 +257,8 @@ func TestStatus(t *testing.T) {
 			in.report.Foreign = settings.ListOf([]string{"MutatingWebhookConfiguration curfew: !control-plane"})
 		}, want: map[string]string{
 			"coverage": "warning others added requirements to namespaceSelectors, which can exempt namespaces: MutatingWebhookConfiguration curfew: !control-plane"}},
-		"one replica of the webhook": {change: func(in *installation) { in.webhook = 1 }, want: map[string]string{"webhook": "warning the API server calls it; 1 of 2 replicas are ready"}},
-		"not tried":                  {notMine: []string{"create namespaces"}, want: map[string]string{"webhook": "ok 2 endpoints are ready; not tried, which takes the verb create on namespaces; 2 of 2 replicas are ready"}},
+		"one replica of the webhook": {change: func(in *installation) { in.webhook = 1 }, want: map[string]string{"webhook": "warning the API server calls it; ready replicas: 1 of 2"}},
+		"not tried":                  {notMine: []string{"create namespaces"}, want: map[string]string{"webhook": "ok 2 endpoints are ready; not tried, which takes the verb create on namespaces; ready replicas: 2 of 2"}},
 		"not tried, and not ready": {change: func(in *installation) { in.endpoints = []bool{false} }, notMine: []string{"create namespaces"}, code: 1, want: map[string]string{
 			"webhook": "failed no replica is ready"}},
 		"no configuration": {change: func(in *installation) { in.configurations = in.configurations[1:] }, code: 1, want: map[string]string{
@@ -276,11 +276,11 @@ func TestStatus(t *testing.T) {
 		"a foreign certificate": {change: func(in *installation) { in.serving = issued(t, noon.AddDate(0, 0, 60)) }, code: 1, want: map[string]string{
 			"certificate": "failed the API server does not trust the webhook's CA: x509: "}},
 		"no CA bundle": {change: func(in *installation) { in.configurations[0].Webhooks[0].ClientConfig.CABundle = nil }, code: 1, want: map[string]string{
-			"certificate": "failed 1 of 15 webhooks have no CA that is valid: the API server does not call them"}},
+			"certificate": "failed no valid CA: 1 of 15 webhooks, which the API server does not call"}},
 		"an expired CA": {change: func(in *installation) {
 			in.configurations[0].Webhooks[0].ClientConfig.CABundle = issued(t, noon.Add(-time.Hour))
 		}, code: 1, want: map[string]string{
-			"certificate": "failed 1 of 15 webhooks have no CA that is valid"}},
+			"certificate": "failed no valid CA: 1 of 15 webhooks"}},
 		"the Secret may not be read": {notMine: []string{"get secrets"}, want: map[string]string{"certificate": "ok the API server accepts it; you may not get the Secret, which shows until when"}},
 		"anyone writes statuses": {change: func(in *installation) { in.statuses = nil }, want: map[string]string{
 			"statuses": "warning there is no ValidatingAdmissionPolicy curfew-status: anyone with permission for the statuses of Curfew's kinds can falsify them"}},
@@ -301,12 +301,12 @@ func TestStatus(t *testing.T) {
 			in.failClosed("openshift-*", "kube-public", "curfew-system", "kube-system")
 		}},
 		"an outage refuses requests in kube-system": {change: func(in *installation) { in.failClosed() }, want: map[string]string{
-			"coverage": "warning an outage refuses requests in namespaces of --protect: 8 webhooks of ValidatingWebhookConfiguration curfew have no match condition not-protected: " +
+			"coverage": "warning an outage refuses requests in namespaces of --protect: 8 webhooks of ValidatingWebhookConfiguration curfew without match condition not-protected: " +
 				`!(request.?namespace.orValue("") in ["kube-node-lease", "kube-public", "kube-system"])`}},
 		"… also by a pattern": {change: func(in *installation) {
 			in.settings["protect"], in.args = "kube-system,openshift-*", []string{"webhook", "--protect=openshift-*", "--protect", "kube-system"}
 			in.failClosed("kube-system")
-		}, want: map[string]string{"coverage": "warning an outage refuses requests in namespaces of --protect: 8 webhooks of ValidatingWebhookConfiguration curfew have no match condition not-protected: " +
+		}, want: map[string]string{"coverage": "warning an outage refuses requests in namespaces of --protect: 8 webhooks of ValidatingWebhookConfiguration curfew without match condition not-protected: " +
 			`!(request.?namespace.orValue("") in ["kube-system"] || request.?namespace.orValue("").matches("^(openshift-.*)$"))`}},
 		"another --protect": {change: func(in *installation) { in.settings["protect"] = "kube-system,openshift-*" }, want: map[string]string{
 			"coverage": "warning the webhook runs with --protect=kube-node-lease,kube-public,kube-system, the controller with --protect=kube-system,openshift-*"}},

@@ -146,7 +146,7 @@ func TestArchiveRuns(t *testing.T) {
 	content, _ := unpack(t, read(t, files[0]))
 	plugin := filepath.Join(dir, binary(runtime.GOOS))
 	must(t, os.WriteFile(plugin, content[binary(runtime.GOOS)], 0o700))
-	out, err := exec.Command(plugin, "version").CombinedOutput()
+	out, err := exec.Command(plugin, "version", "--client").CombinedOutput()
 	if err != nil || !regexp.MustCompile(`^kubectl curfew version v9\.8\.7\ncommit ([0-9a-f]{40}(-dirty)?|unknown)\n$`).Match(out) {
 		t.Errorf("error %v, output %q; want version v9.8.7 and the commit", err, out)
 	}

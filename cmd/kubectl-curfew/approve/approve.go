@@ -32,7 +32,7 @@ type approveOptions struct {
 
 // Command is kubectl curfew approve.
 func Command(env console.Environment) *cobra.Command {
-	options := &approveOptions{Connection: session.NewConnection(env)}
+	options := &approveOptions{Connection: session.NewConnection(env, "text")}
 	command := &cobra.Command{
 		Use:   "approve (NAME | KIND/NAME) [flags]",
 		Short: "Approve a cleanup policy, after a look at what it would delete",
@@ -99,16 +99,15 @@ func (o *approveOptions) execute(ctx context.Context, call *session.Call) error 
 	if err := unchanged(ctx, w, policy); err != nil {
 		return err
 	}
-	name, created, err := w.ApproveCleanup(ctx, policy, compiled.Hash)
-	switch {
-	case err != nil:
-		return fmt.Errorf("creating %s: %w", name, err)
-	case created:
-		_, err = fmt.Fprintf(call.Out, "%s created\n", name)
-	default:
-		_, err = fmt.Fprintf(call.Out, "%s unchanged: the policy was approved before\n", name)
+	approval, created, err := w.ApproveCleanup(ctx, policy, compiled.Hash)
+	if err != nil {
+		return err
 	}
-	return err
+	how := "created"
+	if !created {
+		how = "unchanged: the policy was approved before"
+	}
+	return call.PrintObjects(how, approval)
 }
 
 // approvable reports why a policy cannot be approved as it is now. The status is only a hint, as

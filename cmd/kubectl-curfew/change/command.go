@@ -41,7 +41,7 @@ type changing struct {
 }
 
 func newChanging(env console.Environment, done string) *changing {
-	return &changing{Connection: session.NewConnection(env, "text"), dryRun: "none", done: done}
+	return &changing{Connection: session.NewConnection(env, "text"), done: done}
 }
 
 func (c *changing) addFlags(command *cobra.Command) {
@@ -50,7 +50,8 @@ func (c *changing) addFlags(command *cobra.Command) {
 	flags.StringArrayVarP(&c.files, "filename", "f", nil,
 		"file with the objects, or - for stdin: what expiring -o json or kubectl get -o json prints; "+
 			"an object that was deleted and created again since is left alone")
-	flags.StringVar((*string)(&c.dryRun), "dry-run", "none", "none, client (send nothing) or server (send it, but store nothing)")
+	c.dryRun.Add(flags)
+	flags.Lookup("dry-run").NoOptDefVal = "" // What follows would be an object.
 	flags.BoolVarP(&c.yes, "yes", "y", false, "do not ask for confirmation")
 	c.AddTo(command, map[string][]string{"dry-run": console.DryRuns})
 }

@@ -233,7 +233,7 @@ func (c *changing) result(each *planned, now time.Time) string {
 		return name + " unchanged: " + each.err.Error()
 	}
 	after, before := deletionText(each.plan.After, now), deletionText(each.plan.Before, now)
-	return fmt.Sprintf("%s %s: %s (was: %s)%s", name, c.done, after, before, c.mode())
+	return fmt.Sprintf("%s %s: %s (was: %s)%s", name, c.done, after, before, c.dryRun.Mark())
 }
 
 // attempt writes one plan and reports errors and warnings to diagnostics. It fails only where the
@@ -258,17 +258,6 @@ func (c *changing) attempt(ctx context.Context, w *world.World, all []*planned, 
 		fmt.Fprintln(diagnostics, console.OneLine(fmt.Sprintf("error: %s: %s", each, each.err)))
 	}
 	return nil
-}
-
-// mode marks a dry run, as kubectl does.
-func (c *changing) mode() string {
-	switch c.dryRun {
-	case "client":
-		return " (dry run)"
-	case "server":
-		return " (server dry run)"
-	}
-	return ""
 }
 
 // attempts limits the retries for an object that another client keeps changing.

@@ -77,6 +77,16 @@ func Terminal(stream any) bool {
 	return ok && term.IsTerminal(int(file.Fd()))
 }
 
+// Width is that of a terminal in columns; 0 for other streams.
+func Width(stream any) int {
+	file, ok := stream.(*os.File)
+	if !ok {
+		return 0
+	}
+	width, _, _ := term.GetSize(int(file.Fd())) // 0 with an error
+	return width
+}
+
 // Version is the version of the plugin, which main sets.
 var Version = "dev"
 
@@ -98,6 +108,17 @@ func (d DryRun) Check() error {
 		return fmt.Errorf("--dry-run=%s: give none, client or server", d)
 	}
 	return nil
+}
+
+// Mark marks the result of a dry run, as kubectl does.
+func (d DryRun) Mark() string {
+	switch d {
+	case "client":
+		return " (dry run)"
+	case "server":
+		return " (server dry run)"
+	}
+	return ""
 }
 
 // Progress shows on a terminal what a command does, after a second. Everything else for the same

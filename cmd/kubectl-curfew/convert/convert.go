@@ -107,7 +107,7 @@ func (o *convertOptions) run(in io.Reader, out, diagnostics io.Writer) error {
 	refused, all := result.refused()
 	switch {
 	case 2*refused > all:
-		_, err := fmt.Fprintf(diagnostics, "error: %d of %d policies and rules could not be converted\n", refused, all)
+		_, err := fmt.Fprintf(diagnostics, "error: %d of %s could not be converted\n", refused, console.Count(all, "policy or rule", "policies and rules"))
 		return errors.Join(console.ErrBadNews, err)
 	case o.strict && refused > 0:
 		return console.ErrBadNews

@@ -20,13 +20,13 @@ import (
 type expiringOptions struct {
 	*session.Connection
 	everywhere              bool
-	selector, sortBy        string
+	selector                string
 	within, before, between string
 	longerThan              string
 	source, trigger         string
 	with                    []string
 	watch                   bool
-	showKind, showLabels    bool
+	showLabels              bool
 }
 
 // Command is kubectl curfew expiring.
@@ -54,7 +54,8 @@ the controller does. Notes say what you may not read. Without a KIND it lists
 all kinds. Running Pods are listed if they have a TTL label, and with --trigger
 deadline or --ttl-longer-than: the kubelet enforces their deadlines.
 
-Times are in the time zone of your machine.
+Times are in the time zone of your machine. Names that are too long for the
+terminal are shortened in the middle; -o wide and pipes show them in full.
 
 Exit status: 0 the list is complete as far as you may read, 1 a kind could not
 be listed for another reason, 2 there is no answer.
@@ -77,9 +78,7 @@ func (o *expiringOptions) addFlags(command *cobra.Command) {
 	flags := command.Flags()
 	flags.BoolVarP(&o.everywhere, "all-namespaces", "A", false, "all namespaces, and cluster-scoped objects")
 	flags.StringVarP(&o.selector, "selector", "l", "", "label selector, such as app=web")
-	flags.BoolVar(&o.showKind, "show-kind", true, "show the kind in front of each name")
 	flags.BoolVar(&o.showLabels, "show-labels", false, "show the labels of each object in the last column")
-	flags.StringVar(&o.sortBy, "sort-by", "", "sort by a field of the JSON items, such as {.object.name}; by default by time")
 	flags.StringVar(&o.within, "within", "",
 		"list what expires within a duration, such as 6h, overdue objects included; or within a day or month, such as friday, may or 2026-05")
 	flags.StringVar(&o.before, "before", "", "list what expires before a time, such as 17:00, overdue objects included")
@@ -88,8 +87,7 @@ func (o *expiringOptions) addFlags(command *cobra.Command) {
 	flags.StringVar(&o.source, "source", "", "list only this source, such as object, namespace/ci, policy/platform or cleanup/nightly")
 	flags.StringVar(&o.trigger, "trigger", "", "list only this trigger: "+session.EitherOf(session.Triggers()))
 	flags.StringArrayVar(&o.with, "with", nil, "file with LifecyclePolicies and KindProfiles to treat as if they were applied")
-	flags.BoolVarP(&o.watch, "watch", "w", false,
-		"keep watching: print a line for each change; with -o json, a list of the changes")
+	flags.BoolVarP(&o.watch, "watch", "w", false, "keep watching: print a line for each change")
 	o.AddTo(command, map[string][]string{"trigger": slices.Sorted(slices.Values(session.Triggers()))})
 }
 
@@ -110,7 +108,6 @@ func (o *expiringOptions) run(ctx context.Context, call *session.Call) error {
 	if err != nil {
 		return err
 	}
-	query.history = call.Print != nil || o.Output.Format == "wide"
 	if o.watch {
 		return o.follow(ctx, query, call)
 	}
@@ -125,14 +122,16 @@ func (o *expiringOptions) run(ctx context.Context, call *session.Call) error {
 	if call.Print != nil {
 		err = call.Print(report.printed(), call.Out)
 	} else {
-		err = o.view().print(report, call.Out)
+		view := o.view()
+		view.width = console.Width(call.Out)
+		err = view.print(report, call.Out)
 	}
 	if err != nil {
 		return err
 	}
 	console.PrintNotes(report.notes, call.Diagnostics)
 	if len(report.entries) == 0 && call.Print == nil {
-		fmt.Fprintln(call.Diagnostics, o.nothing(query, report.namespace))
+		fmt.Fprintln(call.Diagnostics, query.nothing(report.namespace))
 	}
 	if report.partial() {
 		return console.ErrBadNews
@@ -141,7 +140,7 @@ func (o *expiringOptions) run(ctx context.Context, call *session.Call) error {
 }
 
 func (o *expiringOptions) view() view {
-	return view{wide: o.Output.Format == "wide", bareNames: !o.showKind, labels: o.showLabels, noHeaders: o.Output.NoHeaders}
+	return view{wide: o.Output.Format == "wide", labels: o.showLabels, noHeaders: o.Output.NoHeaders}
 }
 
 // namespace is the one that is asked about, which has to exist; "" for all.
@@ -199,13 +198,8 @@ func (o *expiringOptions) answer(ctx context.Context, query *expiringQuery, prog
 	if query.note != "" {
 		w.Note(query.note)
 	}
-	if query.history {
-		if err := w.AddHistory(ctx, reading.Namespace, entries); err != nil {
-			return nil, err
-		}
-	}
 	out := &expiringReport{
-		now: query.now, everywhere: o.everywhere, namespace: reading.Namespace, sortBy: o.sortBy, entries: entries,
+		now: query.now, everywhere: o.everywhere, namespace: reading.Namespace, entries: entries,
 		notes: w.Notes(), unanswered: unanswered, silent: w.SilentGroups(), cleanupFailed: cleanupFailed,
 	}
 	for _, one := range left {
@@ -213,7 +207,8 @@ func (o *expiringOptions) answer(ctx context.Context, query *expiringQuery, prog
 			out.unlisted = append(out.unlisted, one.kind.GroupResource())
 		}
 	}
-	return out, out.sort()
+	out.sort()
+	return out, nil
 }
 
 // byTime sorts entries by expiry, those without one last.

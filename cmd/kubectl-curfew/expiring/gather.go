@@ -142,7 +142,10 @@ func gather(ctx context.Context, w *world.World, kinds []world.Kind, reading wor
 	var mu sync.Mutex
 	found := map[types.UID][]*world.Entry{}
 	var left []leftOut
-	objects := 0
+	objects, listed := 0, 0
+	say := func() {
+		progress.Say("listed %d of %s, %s", listed, console.Count(len(kinds), "kind"), console.Count(objects, "object"))
+	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(listsAtOnce)
 	for _, kind := range kinds {
@@ -158,7 +161,7 @@ func gather(ctx context.Context, w *world.World, kinds []world.Kind, reading wor
 				mu.Lock()
 				defer mu.Unlock()
 				objects++
-				progress.Say("%s looked at", console.Count(objects, "object"))
+				say()
 				if uid := world.UIDOf(object); uid != "" {
 					delete(found, uid) // as it was before
 				}
@@ -169,11 +172,13 @@ func gather(ctx context.Context, w *world.World, kinds []world.Kind, reading wor
 				}
 				return nil
 			})
+			mu.Lock()
+			defer mu.Unlock()
+			listed++
+			say()
 			if err == nil || len(query.kinds) > 0 || !answered(err) {
 				return err
 			}
-			mu.Lock()
-			defer mu.Unlock()
 			left = append(left, leftOut{kind, err})
 			return nil
 		})

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/cli-runtime/pkg/printers"
@@ -20,8 +21,6 @@ import (
 
 // Item is one expiry for programs.
 type Item struct {
-	// with --watch, which prints a list each time that rows change: NEW, CHANGED or GONE
-	Event   string             `json:"event,omitempty"`
 	Object  console.ObjectData `json:"object"`
 	Trigger string             `json:"trigger" doc:"ttl, label, cleanup or deadline"`
 	// object, runtime/NAME, job/NAME or tally/NAME (of a Pod), namespace/NAME, policy/NAME, or
@@ -40,7 +39,6 @@ type Item struct {
 	// its Namespace or owner, if the deletion of that deletes it first; expiry is that of the other
 	// object then
 	With      *session.WithData      `json:"deletedWith,omitempty"`
-	History   string                 `json:"historyLimits,omitempty" doc:"of the CronJob that owns it, whose controller may delete it first"`
 	Uncertain bool                   `json:"uncertain,omitempty" doc:"what you may not read, or a limit of a cleanup policy, could block it"`
 	Obstacles []session.ObstacleData `json:"obstacles,omitempty"`
 }
@@ -53,7 +51,7 @@ func (r *expiringReport) items() []Item {
 			Trigger: string(entry.Trigger), Source: entry.Source.String(), TTL: entry.Value.String(), ByOutcome: entry.ByOutcome,
 			Expiry: console.TimeData(entry.Expiry, r.now), Created: console.TimeData(entry.Created, r.now),
 			Finished: console.TimeData(entry.Finished, r.now), Estimate: entry.Estimated,
-			DeletedBy: entry.DeletedBy(), History: entry.History, Uncertain: entry.Uncertain, Obstacles: session.ObstaclesData(entry.Obstacles),
+			DeletedBy: entry.DeletedBy(), Uncertain: entry.Uncertain, Obstacles: session.ObstaclesData(entry.Obstacles),
 		}
 		if !entry.Expiry.IsZero() {
 			item.Left = new(int64(entry.Expiry.Sub(r.now) / time.Second))
@@ -72,10 +70,8 @@ type expiringReport struct {
 	everywhere bool
 	// namespace that was asked about; empty for all.
 	namespace string
-	// sortBy is a field of the items in the document; empty for time.
-	sortBy  string
-	entries []*world.Entry
-	notes   []string
+	entries   []*world.Entry
+	notes     []string
 	// unlisted are the kinds that could not be listed, whose objects are not known.
 	unlisted []schema.GroupResource
 	// silent are groups that do not answer. unanswered says so of single kinds; empty for none.
@@ -93,7 +89,9 @@ func (r *expiringReport) partial() bool {
 
 // view says which parts of a report its table shows.
 type view struct {
-	wide, bareNames, labels, noHeaders bool
+	wide, labels, noHeaders bool
+	// width of the terminal; 0 for none.
+	width int
 }
 
 // print writes the table of a report. One without rows has no header.
@@ -102,7 +100,30 @@ func (v view) print(report *expiringReport, out io.Writer) error {
 	for _, entry := range report.entries {
 		console.AddRow(table, entry.Labels, report.row(entry, v)...)
 	}
+	if v.width > 0 && !v.wide {
+		fit(table, slices.Index(report.header(v), "NAME"), v.width)
+	}
 	return console.PrintTable(table, v.options(), out)
+}
+
+// fit shortens names in the middle, so that a terminal shows the next column beside them.
+func fit(table *metav1.Table, name, room int) {
+	for column := range name + 2 {
+		if column == name {
+			continue
+		}
+		widest := len(table.ColumnDefinitions[column].Name)
+		for _, row := range table.Rows {
+			widest = max(widest, len(fmt.Sprint(row.Cells[column])))
+		}
+		room -= widest + 3
+	}
+	room = max(room, 20)
+	for _, row := range table.Rows {
+		if text := []rune(fmt.Sprint(row.Cells[name])); len(text) > room {
+			row.Cells[name] = string(text[:room/2-1]) + "..." + string(text[len(text)-(room-3)/2:])
+		}
+	}
 }
 
 func (v view) options() printers.PrintOptions {
@@ -126,11 +147,7 @@ func (r *expiringReport) row(entry *world.Entry, v view) []string {
 	if r.everywhere {
 		out = append(out, console.OrDash(entry.Namespace))
 	}
-	name := entry.Kind.Name(entry.Name)
-	if v.bareNames {
-		name = entry.Name
-	}
-	out = append(out, name, session.Expires(entry, zone), console.Left(entry.Expiry, r.now))
+	out = append(out, entry.Kind.Name(entry.Name), session.Expires(entry, zone), console.Left(entry.Expiry, r.now))
 	if entry.With == nil {
 		out = append(out, string(entry.Trigger), entry.Source.String())
 	} else {
@@ -165,9 +182,6 @@ func note(entry *world.Entry) string {
 	if by := entry.DeletedBy(); by != "" {
 		out = append(out, by+" deletes it by "+entry.Native.Setting.Field())
 	}
-	if entry.History != "" {
-		out = append(out, "the CronJob controller "+entry.History)
-	}
 	for _, obstacle := range entry.Obstacles {
 		if !obstacle.Stops {
 			out = append(out, obstacle.Message)
@@ -201,20 +215,5 @@ func (r *expiringReport) printed() console.Printed {
 	return out
 }
 
-// sort sorts the entries by --sort-by, or by time.
-func (r *expiringReport) sort() error {
-	slices.SortStableFunc(r.entries, byTime)
-	if r.sortBy == "" {
-		return nil
-	}
-	keys, err := console.SortKeys(r.printed(), r.sortBy)
-	if err != nil {
-		return fmt.Errorf("--sort-by=%s: %w", r.sortBy, err)
-	}
-	byEntry := map[*world.Entry]any{}
-	for i, entry := range r.entries {
-		byEntry[entry] = keys[i]
-	}
-	slices.SortStableFunc(r.entries, func(a, b *world.Entry) int { return console.CompareKeys(byEntry[a], byEntry[b]) })
-	return nil
-}
+// sort sorts the entries by time.
+func (r *expiringReport) sort() { slices.SortStableFunc(r.entries, byTime) }

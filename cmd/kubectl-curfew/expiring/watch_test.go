@@ -2,7 +2,6 @@ package expiring
 
 import (
 	"bytes"
-	"errors"
 	"io"
 	"strings"
 	"testing"
@@ -34,7 +33,7 @@ func TestKeepsWhatDoesNotAnswer(t *testing.T) {
 	}
 	last := &expiringReport{entries: []*world.Entry{of("silent"), of("unlisted"), of("gone")}}
 	report := &expiringReport{silent: []string{"silent"}, unlisted: []schema.GroupResource{{Group: "unlisted", Resource: "things"}}}
-	must(t, report.keep(last))
+	report.keep(last)
 	var kept []string
 	for _, one := range report.entries {
 		kept = append(kept, one.Name)
@@ -70,14 +69,12 @@ func TestWatchWithTwoPolicies(t *testing.T) {
 	}
 	report := &expiringReport{now: noon, entries: []*world.Entry{run("one"), run("two")}}
 	var text bytes.Buffer
-	documentsPrinted := 0
 	lines := newLines(view{noHeaders: true}, &text, io.Discard)
-	documents := &asDocuments{out: io.Discard, noteLines: noteLines{out: io.Discard}, shown: map[string]Item{}, PrintFunc: func(console.Printed, io.Writer) error { documentsPrinted++; return nil }}
 	for range 3 {
-		must(t, errors.Join(lines.show(report), documents.show(report)))
+		must(t, lines.show(report))
 	}
-	if rows := strings.Count(text.String(), "\n"); rows != 2 || strings.Contains(text.String(), eventChanged) || documentsPrinted != 1 {
-		t.Errorf("%d documents and %d rows:\n%s", documentsPrinted, rows, text.String())
+	if rows := strings.Count(text.String(), "\n"); rows != 2 || strings.Contains(text.String(), eventChanged) {
+		t.Errorf("%d rows:\n%s", rows, text.String())
 	}
 }
 
@@ -87,5 +84,24 @@ func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// TestNarrowTerminal: a name that is too long for a terminal leaves EXPIRES in view. Pipes and
+// -o wide have names in full.
+func TestNarrowTerminal(t *testing.T) {
+	long := entry(strings.Repeat("a", 100)+"-end", noon)
+	long.Namespace = "team"
+	report := &expiringReport{now: noon, everywhere: true, entries: []*world.Entry{long}}
+	for _, of := range []view{{}, {width: 80, wide: true}, {width: 80}, {width: 30}} {
+		var out strings.Builder
+		must(t, of.print(report, &out))
+		row := strings.Split(out.String(), "\n")[1]
+		if whole := of.width == 0 || of.wide; strings.Contains(row, long.Name) != whole || !whole && !strings.Contains(row, "-end   ") {
+			t.Errorf("%+v: %s", of, row)
+		}
+		if at := len([]rune(row[:strings.Index(row, "CET")+3])); of == (view{width: 80}) && at != 80 {
+			t.Errorf("EXPIRES ends in column %d of 80, want 80\n%s", at, row)
+		}
 	}
 }

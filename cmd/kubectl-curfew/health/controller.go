@@ -7,6 +7,7 @@ import (
 	"time"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apiextensions-apiserver/pkg/apihelpers"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 
@@ -37,7 +38,7 @@ func replicas(workload *world.Workload, message string) (State, string) {
 	if workload.Presence != world.Found {
 		return OK, message
 	}
-	if ready := fmt.Sprintf("%d of %d replicas are ready", workload.Ready, workload.Wanted); ready != message {
+	if ready := fmt.Sprintf("ready replicas: %d of %d", workload.Ready, workload.Wanted); ready != message {
 		message += "; " + ready
 	}
 	if workload.Ready < workload.Wanted {
@@ -76,9 +77,9 @@ func (r *reader) deletions() (State, string) {
 		return Unknown, r.noReport
 	}
 	report := &r.report
-	state, parts := OK, []string{fmt.Sprintf("%d objects wait for their expiry", report.Tracked)}
+	state, parts := OK, []string{console.Count(report.Tracked, "object waits for its expiry", "objects wait for their expiry")}
 	if report.Overdue > 0 {
-		text := fmt.Sprintf("%d are overdue", report.Overdue)
+		text := console.Count(report.Overdue, "is overdue", "are overdue")
 		if report.OldestDue != nil {
 			text += ", the oldest since " + r.when(*report.OldestDue)
 			if r.now.Sub(*report.OldestDue) > backlogAfter {
@@ -92,7 +93,7 @@ func (r *reader) deletions() (State, string) {
 		what  string
 	}{
 		{report.Blocked, "cannot be deleted or stopped (Events DeleteRefused, StopRefused, DeleteConflict)"},
-		{report.Stuck, "have been terminating for long"},
+		{report.Stuck, "terminating for long"},
 	} {
 		if some.count > 0 {
 			state, parts = Warning, append(parts, fmt.Sprintf("%d %s", some.count, some.what))
@@ -132,7 +133,7 @@ func (r *reader) permissions() (State, string) {
 		parts = append(parts, "kinds with a profile are skipped: "+named(r.report.Skipped, ", "))
 	}
 	if !slices.Contains(r.w.Controller.Off, policy.TriggerLabel) {
-		parts = append(parts, fmt.Sprintf("TTL labels have an effect on %d kinds", r.report.LabelKinds))
+		parts = append(parts, "TTL labels have an effect on "+console.Count(r.report.LabelKinds, "kind"))
 		if r.report.Unlabelled.Count > 0 {
 			parts = append(parts, fmt.Sprintf("and not on %d that the controller may not delete", r.report.Unlabelled.Count))
 			labelled, unknown := r.w.Unheeded(r.ctx)
@@ -186,7 +187,7 @@ func (r *reader) kinds() (State, string) {
 			missing = append(missing, want.Name)
 			continue
 		}
-		if !established(have) {
+		if !apihelpers.IsCRDConditionTrue(have, apiextensionsv1.Established) {
 			unready = append(unready, want.Name)
 		}
 		if !equality.Semantic.DeepEqual(versions(want), versions(have)) {
@@ -204,12 +205,6 @@ func (r *reader) kinds() (State, string) {
 		return Warning, fmt.Sprintf("other schemas than in kubectl-curfew %s: %s", console.Version, strings.Join(other, ", "))
 	}
 	return OK, fmt.Sprintf("%d kinds of group %s are served", len(wanted), wellknown.Group)
-}
-
-func established(definition *apiextensionsv1.CustomResourceDefinition) bool {
-	return slices.ContainsFunc(definition.Status.Conditions, func(c apiextensionsv1.CustomResourceDefinitionCondition) bool {
-		return c.Type == apiextensionsv1.Established && c.Status == apiextensionsv1.ConditionTrue
-	})
 }
 
 // versions are the schemas by version.

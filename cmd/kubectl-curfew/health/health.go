@@ -290,7 +290,8 @@ func (r *reader) protection() string {
 	}
 	if refusing > 0 {
 		out = append(out, fmt.Sprintf("an outage refuses requests in namespaces of --protect: "+
-			"%d webhooks of ValidatingWebhookConfiguration %s have no match condition %s: %s", refusing, static, want.Name, want.Expression))
+			"%s of ValidatingWebhookConfiguration %s without match condition %s: %s",
+			console.Count(refusing, "webhook"), static, want.Name, want.Expression))
 	}
 	return strings.Join(out, "; ")
 }

@@ -64,8 +64,8 @@ func (r *reader) webhook() (State, string) {
 	const without = ": objects are created without defaults and checks"
 	firewall := ""
 	if endpoints > 0 && port != 0 && !strings.Contains(r.probe.Refused, "x509") { // A bad certificate was reached.
-		firewall = fmt.Sprintf(". %d endpoints are ready: a firewall or NetworkPolicy may block port %d between the API server and the Pods, "+
-			`see "Managed clusters" in docs/install.md`, endpoints, port)
+		firewall = fmt.Sprintf(". %s: a firewall or NetworkPolicy may block port %d between the API server and the Pods, "+
+			`see "Managed clusters" in docs/install.md`, console.Count(endpoints, "endpoint is ready", "endpoints are ready"), port)
 	}
 	switch {
 	case r.probe.Refused != "":
@@ -85,7 +85,8 @@ func (r *reader) webhook() (State, string) {
 	case none:
 		return Failed, "no replica is ready" + without
 	case known:
-		return replicas(&workload, fmt.Sprintf("%d endpoints are ready; not tried, which takes the verb create on namespaces", endpoints))
+		return replicas(&workload, console.Count(endpoints, "endpoint is ready", "endpoints are ready")+
+			"; not tried, which takes the verb create on namespaces")
 	case workload.Presence == world.Found:
 		return replicas(&workload, "not tried, which takes the verb create on namespaces")
 	}
@@ -146,7 +147,7 @@ func (r *reader) certificate() (State, string) {
 		}
 	}
 	if without > 0 {
-		return Failed, fmt.Sprintf("%d of %d webhooks have no CA that is valid: the API server does not call them", without, webhooks)
+		return Failed, fmt.Sprintf("no valid CA: %d of %s, which the API server does not call", without, console.Count(webhooks, "webhook"))
 	}
 	at := corev1.SchemeGroupVersion.WithResource("secrets")
 	secret, presence, err := world.Read[corev1.Secret](r.ctx, r.w, at, r.w.Controller.Namespace, secretName)
@@ -197,7 +198,7 @@ func (r *reader) serving(chain, roots []*x509.Certificate, known bool) (State, s
 		// It is replaced after two thirds of its time.
 		return Warning, what + " is valid until " + until + ", and should have been renewed by now"
 	}
-	return OK, fmt.Sprintf("%s is valid until %s, %d days from now", what, until, left/(24*time.Hour))
+	return OK, fmt.Sprintf("%s is valid until %s, %s from now", what, until, console.Count(int(left/(24*time.Hour)), "day"))
 }
 
 func parseCertificates(text []byte) []*x509.Certificate {
@@ -241,7 +242,7 @@ func (r *reader) coverage() (State, string) {
 	if len(warnings) > 0 {
 		return Warning, strings.Join(warnings, "; ")
 	}
-	return OK, fmt.Sprintf("%d webhooks, in step with profiles and policies", total)
+	return OK, console.Count(total, "webhook") + ", in step with profiles and policies"
 }
 
 // version compares the versions of the parts.

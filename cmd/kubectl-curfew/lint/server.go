@@ -55,8 +55,9 @@ func (o *lintOptions) asServer(ctx context.Context) (judge, error) {
 	if err != nil {
 		return nil, err
 	}
+	settings, _ := world.Settings(ctx, clients, o.CurfewNamespace) // The defaults are known without an answer.
 	server := &lintServer{namespace: namespace, unreviewed: map[string][]rules.Finding{}, Canary: session.Canary{
-		Objects: clients.Objects, Said: said, Left: world.ProtectedNamespaces(ctx, clients, o.CurfewNamespace),
+		Objects: clients.Objects, Said: said, Left: settings.Protect,
 	}}
 	server.served = sync.OnceValues(func() ([]*metav1.APIResourceList, error) {
 		_, lists, err := clients.Discovery.ServerGroupsAndResources()

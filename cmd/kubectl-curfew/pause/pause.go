@@ -6,12 +6,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	utilrand "k8s.io/apimachinery/pkg/util/rand"
 
 	"curfew.dev/curfew/cmd/kubectl-curfew/console"
@@ -20,6 +22,7 @@ import (
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/judging"
 	"curfew.dev/curfew/policy/lifetime"
+	"curfew.dev/curfew/policy/v1alpha1"
 )
 
 // pauseOptions are the flags of pause.
@@ -33,7 +36,7 @@ type pauseOptions struct {
 
 // Command is kubectl curfew pause.
 func Command(env console.Environment) *cobra.Command {
-	options := &pauseOptions{Connection: session.NewConnection(env)}
+	options := &pauseOptions{Connection: session.NewConnection(env, "text")}
 	command := &cobra.Command{
 		Use:   "pause [-n NAMESPACE,...] [--trigger TRIGGER,...] [--for DURATION] [--reason TEXT]",
 		Short: "Stop all deletions and stops of Curfew at once, until you resume them",
@@ -100,7 +103,7 @@ func (o *pauseOptions) pause(now time.Time) (judging.Pause, error) {
 }
 
 func (o *pauseOptions) run(ctx context.Context, call *session.Call) error {
-	out, diagnostics := call.Out, call.Diagnostics
+	diagnostics := call.Diagnostics
 	if _, err := o.pause(call.Now); err != nil {
 		return err
 	}
@@ -121,29 +124,25 @@ func (o *pauseOptions) run(ctx context.Context, call *session.Call) error {
 			return fmt.Errorf("%w, or the pattern %s* for one that will be created", err, name)
 		}
 	}
-	if o.dryRun == "client" {
-		_, err := fmt.Fprintf(out, "Curfew would delete and stop nothing %s (dry run)\n", whatPaused(&pause))
-		return err
-	}
-	name, err := w.CreatePause(ctx, pause, o.dryRun == "server")
+	object, err := w.CreatePause(ctx, pause, string(o.dryRun))
 	if apierrors.IsForbidden(err) {
 		err = fmt.Errorf("%w: ask for ClusterRole curfew-pause", err)
 	}
 	if err != nil {
-		return fmt.Errorf("creating %s: %w", name, err)
+		return fmt.Errorf("creating %s: %w", world.PauseName(pause.Name), err)
 	}
-	if o.dryRun == "server" {
-		_, err := fmt.Fprintf(out, "%s created (server dry run)\n", name)
-		return err
+	if o.dryRun != "none" {
+		return call.PrintObjects("created"+o.dryRun.Mark(), object)
 	}
 	until := ""
 	if !pause.Until.IsZero() {
 		until = ", until " + console.Instant(pause.Until, now.Location())
 	}
-	if _, err := fmt.Fprintf(out, "%s created: five seconds from now Curfew deletes and stops nothing %s%s\n"+
-		"To end it: kubectl curfew resume %s\n", name, whatPaused(&pause), until, name[strings.Index(name, "/")+1:]); err != nil {
+	how := fmt.Sprintf("created: five seconds from now Curfew deletes and stops nothing %s%s", whatPaused(&pause), until)
+	if err := call.PrintObjects(how, object); err != nil {
 		return err
 	}
+	fmt.Fprintf(diagnostics, "To end it: kubectl curfew resume %s\n", pause.Name)
 	if len(pause.Triggers) > 0 && !slices.Contains(pause.Triggers, policy.TriggerTTL) {
 		return nil
 	}
@@ -152,8 +151,8 @@ func (o *pauseOptions) run(ctx context.Context, call *session.Call) error {
 	case err != nil:
 		fmt.Fprintf(diagnostics, "note: how many objects Kubernetes deletes meanwhile is not known: %v\n", err)
 	case count > 0:
-		fmt.Fprintf(diagnostics, "warning: %d finished objects fall due before it ends by a native TTL field, "+
-			"and no pause holds that: their own controller deletes them\n", count)
+		fmt.Fprintf(diagnostics, "warning: %s due before it ends by a native TTL field, and no pause holds that: "+
+			"the kind's own controller deletes what is due\n", console.Count(count, "finished object falls", "finished objects fall"))
 	}
 	console.PrintNotes(w.Notes(), diagnostics)
 	return nil
@@ -181,7 +180,7 @@ type resumeOptions struct {
 
 // ResumeCommand is kubectl curfew resume.
 func ResumeCommand(env console.Environment) *cobra.Command {
-	options := &resumeOptions{Connection: session.NewConnection(env)}
+	options := &resumeOptions{Connection: session.NewConnection(env, "text")}
 	command := &cobra.Command{
 		Use:   "resume [NAME...] [flags]",
 		Short: "End a pause: Curfew deletes and stops again, at the usual pace",
@@ -199,7 +198,7 @@ GitOps, are ended by name alone.`,
   # End this one
   kubectl curfew resume pause-1224-1200-x7k2`,
 		RunE:              options.Runs(options.run),
-		ValidArgsFunction: completePauses(options.Connection),
+		ValidArgsFunction: options.CompleteNames(v1alpha1.DeletionPauses, math.MaxInt),
 	}
 	command.Flags().BoolVar(&options.all, "all", false, "all pauses that kubectl curfew pause made")
 	options.dryRun.Add(command.Flags())
@@ -208,7 +207,7 @@ GitOps, are ended by name alone.`,
 }
 
 func (o *resumeOptions) run(ctx context.Context, call *session.Call) error {
-	names, out := call.Args, call.Out
+	names := call.Args
 	if o.all && len(names) > 0 {
 		return errors.New("--all: leave it out, or the names")
 	}
@@ -224,23 +223,21 @@ func (o *resumeOptions) run(ctx context.Context, call *session.Call) error {
 			return err
 		}
 	}
+	var ended []*unstructured.Unstructured
 	var errs []error
 	for _, name := range names {
-		if o.dryRun == "client" {
-			fmt.Fprintf(out, "pause %s would be ended (dry run)\n", name)
-			continue
-		}
-		full, err := w.DeletePause(ctx, name, o.dryRun == "server")
+		object, err := w.DeletePause(ctx, name, string(o.dryRun))
 		switch {
 		case apierrors.IsNotFound(err):
-			errs = append(errs, fmt.Errorf("%s does not exist", full))
+			errs = append(errs, fmt.Errorf("%s does not exist", world.PauseName(name)))
 		case err != nil:
-			errs = append(errs, fmt.Errorf("deleting %s: %w", full, err))
-		case o.dryRun == "server":
-			fmt.Fprintf(out, "%s deleted (server dry run)\n", full)
+			errs = append(errs, fmt.Errorf("deleting %s: %w", world.PauseName(name), err))
 		default:
-			fmt.Fprintf(out, "%s deleted\n", full)
+			ended = append(ended, object)
 		}
+	}
+	if len(ended) > 0 {
+		errs = append(errs, call.PrintObjects("deleted"+o.dryRun.Mark(), ended...))
 	}
 	for _, one := range w.Pauses.InEffect(w.ServerTime(ctx, call.Now)) {
 		if !slices.Contains(names, one.Name) {
@@ -274,12 +271,4 @@ func (o *resumeOptions) made(w *world.World) ([]string, error) {
 		return nil, errors.New("there is no pause")
 	}
 	return names, nil
-}
-
-// completePauses suggests the pauses.
-func completePauses(c *session.Connection) cobra.CompletionFunc {
-	return c.CompleteFrom(func(_ context.Context, w *world.World, args []string, _ string) (names []string, _ cobra.ShellCompDirective) {
-		names = console.Map(w.Pauses.All, func(one world.Pause) string { return one.Name })
-		return slices.DeleteFunc(names, func(name string) bool { return slices.Contains(args, name) }), session.NoFiles
-	})
 }

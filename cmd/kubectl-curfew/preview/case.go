@@ -1,6 +1,7 @@
 package preview
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -91,19 +92,13 @@ func ParseCase(text []byte) (*Case, error) {
 
 // Check compares a result with what a test expects, and returns the differences.
 func (c *Case) Check(result *Result, files *Files) []string {
-	stalled := ""
+	stalled, is := "", "not stalled"
 	if result.Stalled != nil {
-		stalled = result.Stalled.Reason
+		stalled, is = result.Stalled.Reason, fmt.Sprintf("%s (%s)", result.Stalled.Reason, result.Stalled)
 	}
 	var out []string
-	switch {
-	case stalled == c.Expect.Stalled:
-	case c.Expect.Stalled == "":
-		out = append(out, fmt.Sprintf("the run should not be stalled, and it is: %s (%s)", stalled, result.Stalled))
-	case stalled == "":
-		out = append(out, fmt.Sprintf("the run should be stalled with reason %s, and it is not", c.Expect.Stalled))
-	default:
-		out = append(out, fmt.Sprintf("the run should be stalled with reason %s, and its reason is %s", c.Expect.Stalled, stalled))
+	if stalled != c.Expect.Stalled {
+		out = append(out, fmt.Sprintf("stalled should be %s, and is: %s", cmp.Or(c.Expect.Stalled, "empty"), is))
 	}
 	deleted := slices.DeleteFunc(slices.Clone(result.Objects), func(o Object) bool { return o.Reason != "" || stalled != "" })
 	for _, want := range c.Expect.Deleted {

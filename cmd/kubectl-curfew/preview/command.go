@@ -50,7 +50,8 @@ first run. With --manifests, all objects come from files, too, and no cluster is
 asked.
 
 If you may impersonate the policy's service account, the command lists with the
-rights of that account. Otherwise it lists with your own, and says so.
+rights of that account. Otherwise it lists with your own, and says so. It does
+the same where the account may list nothing: it names the rights that it lacks.
 
 Exit status: 0 the run would delete these objects, 1 it would be stalled and
 delete nothing, 2 there is no answer: flags or files that cannot be used, or a
@@ -176,15 +177,30 @@ func (o *previewOptions) live(ctx context.Context, call *session.Call) (*preview
 func In(ctx context.Context, w *world.World, stored *world.CleanupPolicy, p *cleanup.Policy, now time.Time, progress *console.Progress) (
 	*previewAnswer, error) {
 	progress.Say("listing what the policy matches")
-	result, account, err := previewRun(ctx, w, stored, p, survey.Only{}, now)
+	account, err := w.AccountOf(ctx, p.Account, w.Controller.Namespace)
 	if err != nil {
 		return nil, err
 	}
-	if why := unlisted(result, account); result.Listed == 0 && len(why) > 0 {
+	result, err := previewRun(ctx, w, account, stored, p, survey.Only{}, now)
+	why := unlisted(result, account, err)
+	var blind []string
+	if len(why) > 0 && !account.Own { // What the policy matches is worth seeing before the account has its rights.
+		own := w.Self()
+		own.Name, blind = account.Name, why
+		account = own
+		result, err = previewRun(ctx, w, account, stored, p, survey.Only{}, now)
+		if unlisted(result, account, err) == nil {
+			why = nil
+		}
+	}
+	switch {
+	case len(why) > 0:
 		return nil, fmt.Errorf("%w: %s", ErrUnlisted, strings.Join(why, ", "))
+	case err != nil:
+		return nil, err
 	}
 	answer := &previewAnswer{
-		Result: result, file: stored == nil, own: account.Own, account: account.Name.String(), controllerDryRun: w.Controller.DryRun,
+		Result: result, file: stored == nil, own: account.Own, account: account.Name.String(), blind: blind, controllerDryRun: w.Controller.DryRun,
 	}
 	if p.NeedsApproval(w.Controller.Published["require-approval"] == "true") {
 		approved, _, err := w.Approved(ctx, p, &cmp.Or(stored, &world.CleanupPolicy{}).Status)
@@ -204,8 +220,14 @@ func In(ctx context.Context, w *world.World, stored *world.CleanupPolicy, p *cle
 // ErrUnlisted: a preview would show nothing at all.
 var ErrUnlisted = errors.New("nothing can be listed, so it is not known what the policy would delete")
 
-// unlisted is why objects that the policy may match are not listed.
-func unlisted(result *Result, account *world.Account) []string {
+// unlisted is why an account can list nothing of what the policy may match; nil where it can.
+func unlisted(result *Result, account *world.Account, err error) []string {
+	switch {
+	case errors.Is(err, survey.ErrForbidden):
+		return []string{err.Error()}
+	case err != nil || result.Listed > 0:
+		return nil
+	}
 	whose := "service account " + account.Name.String()
 	if account.Own {
 		whose = "you"
@@ -213,13 +235,10 @@ func unlisted(result *Result, account *world.Account) []string {
 	return append(console.Map(result.Lacks, func(lack string) string { return whose + " may not " + lack }), result.Unlisted...)
 }
 
-// previewRun previews the run of a policy at an instant, or a part of it.
-func previewRun(ctx context.Context, w *world.World, stored *world.CleanupPolicy, p *cleanup.Policy, only survey.Only, at time.Time) (
-	*Result, *world.Account, error) {
-	account, err := w.AccountOf(ctx, p.Account, w.Controller.Namespace)
-	if err != nil {
-		return nil, nil, err
-	}
+// previewRun previews the run of a policy at an instant, or a part of it, with the rights of an
+// account.
+func previewRun(ctx context.Context, w *world.World, account *world.Account, stored *world.CleanupPolicy, p *cleanup.Policy, only survey.Only,
+	at time.Time) (*Result, error) {
 	result, err := Of(ctx, p, account, survey.Options{
 		Account: account.Name.String(), Served: w.Resources, Source: w.Source(), Protect: w.Controller.Protect, Only: only, Now: at,
 		Namespaces: func() ([]*resolution.NamespacePolicy, error) { return w.NamespacesFor(ctx, p, only.Namespace) },
@@ -233,5 +252,5 @@ func previewRun(ctx context.Context, w *world.World, stored *world.CleanupPolicy
 	if errors.Is(err, survey.ErrForbidden) && account.Own {
 		err = fmt.Errorf("%w; you may not impersonate it, so your own rights were used", err)
 	}
-	return result, account, err
+	return result, err
 }

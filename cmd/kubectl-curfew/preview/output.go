@@ -82,6 +82,8 @@ type previewAnswer struct {
 	// offline: no cluster was asked. file: the policy is not read from a cluster. own: objects were
 	// listed with the user's own rights.
 	offline, file, own bool
+	// blind is why the account can list nothing, so that the user's rights were used.
+	blind []string
 	// account is whose rights the policy has; empty if no cluster was asked.
 	account string
 	// waits: the policy as it is has no approval. controllerDryRun is --dry-run.
@@ -99,6 +101,8 @@ func (a *previewAnswer) addNotes() {
 	switch {
 	case a.offline:
 		a.note("manifests have no permissions: whether the service account may delete the objects is not known")
+	case len(a.blind) > 0:
+		a.note("%s: the policy deletes nothing until it may. This shows what you may list", strings.Join(a.blind, ", "))
 	case a.own:
 		a.note("you may not impersonate service account %s: "+
 			"this shows what you may list, and the policy deletes what that account may delete", a.account)
@@ -119,6 +123,9 @@ func (a *previewAnswer) addNotes() {
 			name = "minUnused"
 		}
 		a.note("the policy is read from a file: this is its first run, and %s keeps all that it matches", name)
+	}
+	if a.Nowhere && len(a.Lacks)+len(a.Unlisted) == 0 {
+		a.note("the policy matches no namespace, or no kind that is served: nothing was listed")
 	}
 	whose := "the service account"
 	if a.own {
@@ -172,7 +179,10 @@ func (a *previewAnswer) title() string {
 		why := strings.Replace(a.Stalled.Error(), "was deleted", "is deleted", 1)
 		return fmt.Sprintf("%s: would delete nothing\n%s: %s", name, a.Stalled.Reason, why)
 	}
-	return fmt.Sprintf("%s: would delete %d of %s", name, a.Deleted, console.Count(int(a.Listed), "object"))
+	if len(a.blind) > 0 {
+		name += ", if its service account had the rights"
+	}
+	return fmt.Sprintf("%s: would delete %d of %s", name, a.Deleted, console.Count(a.Listed, "object"))
 }
 
 // Results of objects.

@@ -49,6 +49,8 @@ type Result struct {
 	Lacks []string
 	// Unlisted are kinds that could not be listed, whose objects are kept, with the reason.
 	Unlisted []string
+	// Nowhere: no place to list is left, with or without the permissions that the account lacks.
+	Nowhere bool
 	// Stalled is why the run would delete nothing.
 	Stalled *survey.StallError
 	// Upcoming are the next runs.
@@ -66,6 +68,7 @@ func Of(ctx context.Context, p *cleanup.Policy, reader survey.Reader, options su
 	if out.Lacks, err = s.Open(ctx); err != nil {
 		return nil, err
 	}
+	out.Nowhere = s.Nowhere()
 	if err := s.Count(ctx, 0); err != nil && !errors.As(err, &out.Stalled) {
 		return nil, err
 	}

@@ -75,7 +75,8 @@ func (r *Runs) Due(ctx context.Context, all []*world.CleanupPolicy) ([]*dueRun, 
 	slices.SortStableFunc(out, func(a, b *dueRun) int { return a.at[0].Compare(b.at[0]) })
 	if more := len(out) - maxRuns; more > 0 {
 		out = out[:maxRuns]
-		r.unknown = append(r.unknown, fmt.Sprintf("%d more cleanup policies, which are not evaluated: name a namespace or a shorter time", more))
+		r.unknown = append(r.unknown, console.Count(more, "more cleanup policy", "more cleanup policies")+
+			": not evaluated: name a namespace or a shorter time")
 	}
 	return out, nil
 }
@@ -143,7 +144,10 @@ func (r *Runs) evaluate(ctx context.Context, due *dueRun, at time.Time) (result 
 		unlimited.Spec = &spec
 		p = &unlimited
 	}
-	result, account, err := previewRun(ctx, r.W, due.stored, p, r.Only, at)
+	account, err := r.W.AccountOf(ctx, p.Account, r.W.Controller.Namespace)
+	if err == nil {
+		result, err = previewRun(ctx, r.W, account, due.stored, p, r.Only, at)
+	}
 	switch {
 	case ctx.Err() != nil:
 		return nil, nil, ctx.Err()

@@ -280,7 +280,7 @@ func (a *reportAnswer) title(now time.Time) string {
 	if a.last.DryRun {
 		verb, done = "would delete", a.last.Matched
 	}
-	out += fmt.Sprintf("; %s %d of %d objects", verb, done, a.last.Listed)
+	out += fmt.Sprintf("; %s %d of %s", verb, done, console.Count(a.last.Listed, "object"))
 	if len(a.last.IgnoredKinds) > 0 {
 		out += "\nLookups ignored objects of " + strings.Join(ignoredKinds(a.last), ", ")
 	}

@@ -2,13 +2,16 @@ package session
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"curfew.dev/curfew/cmd/kubectl-curfew/console"
@@ -41,6 +44,28 @@ func (c *Connection) Runs(run func(context.Context, *Call) error) func(*cobra.Co
 		defer call.Progress.Done()
 		return run(cmd.Context(), call)
 	}
+}
+
+// PrintObjects prints what became of objects: a line for each, or the objects as kubectl does, one
+// alone and several as a List.
+func (c *Call) PrintObjects(how string, all ...*unstructured.Unstructured) error {
+	var printed console.Printed
+	items := []any{}
+	for _, one := range all {
+		one.SetManagedFields(nil)
+		kind := world.Kind{GroupVersionKind: one.GroupVersionKind()}
+		printed.Objects = append(printed.Objects, ObjectOf(kind, one.GetNamespace(), one.GetName(), one.GetUID()))
+		if items = append(items, one.Object); c.Print == nil {
+			fmt.Fprintln(c.Out, console.OneLine(kind.Name(one.GetName())+" "+how))
+		}
+	}
+	if c.Print == nil {
+		return nil
+	}
+	if printed.Document = map[string]any{"apiVersion": "v1", "kind": "List", "items": items}; len(all) == 1 {
+		printed.Document = all[0].Object
+	}
+	return c.Print(printed, c.Out)
 }
 
 // World connects while the progress shows the text. It also returns the namespace of the call.
@@ -146,11 +171,20 @@ func (c *Connection) CompletePolicies() cobra.CompletionFunc {
 	})
 }
 
-func (c *Connection) CompleteNamespaces() cobra.CompletionFunc {
-	return c.CompleteFrom(func(ctx context.Context, w *world.World, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
-		found, _ := w.NamesOf(ctx, "namespaces", "")
-		return found, NoFiles
+// CompleteNames suggests objects of a kind that were not typed yet, at most so many.
+func (c *Connection) CompleteNames(resource string, most int) cobra.CompletionFunc {
+	return c.CompleteFrom(func(ctx context.Context, w *world.World, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+		namespace, err := c.Namespace()
+		if err != nil || len(args) >= most {
+			return nil, NoFiles
+		}
+		names, _ := w.NamesOf(ctx, resource, namespace) // A shell has no place for an error.
+		return slices.DeleteFunc(names, func(name string) bool { return slices.Contains(args, name) }), NoFiles
 	})
+}
+
+func (c *Connection) CompleteNamespaces() cobra.CompletionFunc {
+	return c.CompleteNames("namespaces", math.MaxInt)
 }
 
 // AddTo adds the flags of the connection and the output to a command that has its own flags. Flags

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"net/http"
@@ -195,9 +194,7 @@ func SetVerbosity(level int) {
 		return
 	}
 	klog.ClearLogger()
-	flags := flag.NewFlagSet("", flag.ContinueOnError)
-	klog.InitFlags(flags)
-	_ = flags.Set("v", strconv.Itoa(level))
+	_ = new(klog.Level).Set(strconv.Itoa(level)) // a number
 }
 
 // Connect makes clients for the cluster that the configuration names.

@@ -4,10 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-
-	"curfew.dev/curfew/policy/cleanup"
-	"curfew.dev/curfew/policy/expression"
-	"curfew.dev/curfew/policy/v1alpha1"
 )
 
 // kind is a kind that the command reports on.
@@ -79,10 +75,10 @@ func kindNames() (out []string) {
 	return out
 }
 
-// findersOf are the finders of the kinds that a user named; by default all that need no name.
-func findersOf(named []string) ([]finder, error) {
+// findersOf are the finders of the kinds that a user named; by default all that need no name. In
+// namespaces, cluster-scoped kinds are left out.
+func findersOf(named []string, everywhere bool) (out []finder, left []string, err error) {
 	known := map[string]bool{}
-	var out []finder
 	for _, of := range finders {
 		var kinds []kind
 		for _, one := range of.kinds {
@@ -92,7 +88,10 @@ func findersOf(named []string) ([]finder, error) {
 				known[name] = true
 				chosen = chosen || slices.ContainsFunc(named, func(given string) bool { return name != "" && strings.EqualFold(given, name) })
 			}
-			if chosen {
+			switch {
+			case chosen && !everywhere && slices.Contains(clusterScoped, one.name):
+				left = append(left, one.name)
+			case chosen:
 				kinds = append(kinds, one)
 			}
 		}
@@ -102,106 +101,8 @@ func findersOf(named []string) ([]finder, error) {
 	}
 	for _, name := range named {
 		if name == "" || !known[strings.ToLower(name)] {
-			return nil, fmt.Errorf("--kind %q: give %s", name, strings.Join(kindNames(), ", "))
+			return nil, nil, fmt.Errorf("--kind %q: give %s", name, strings.Join(kindNames(), ", "))
 		}
 	}
-	return out, nil
-}
-
-// within are the finders that find objects in a namespace, and the kinds that are left out.
-func within(of []finder) (in []finder, out []string) {
-	for _, one := range of {
-		var kinds []kind
-		for _, kind := range one.kinds {
-			if slices.Contains(clusterScoped, kind.name) {
-				out = append(out, kind.name)
-				continue
-			}
-			kinds = append(kinds, kind)
-		}
-		if one.kinds = kinds; len(kinds) > 0 {
-			in = append(in, one)
-		}
-	}
-	return in, out
-}
-
-// head is what the manifest of a policy begins with.
-const head = `# Deletes what "kubectl curfew unused" reports, once it was unused in all runs of three weeks. It is a dry run: look
-# at "kubectl curfew report %[1]s" before you remove dryRun and approve it: "kubectl curfew approve %[1]s".
-# manifests/samples/17-unused.yaml has the service account and the rights that lookups need. Add "get", "list" and
-# "delete" for the resources below.
-`
-
-// manifest is the cleanup policy that deletes what the finder finds, in a namespace or in all.
-func (f *finder) manifest(namespace string) string {
-	rules := ""
-	for rest := f.kinds; len(rest) > 0; {
-		group, resources := rest[0].group, []string{}
-		for ; len(rest) > 0 && rest[0].group == group; rest = rest[1:] {
-			resources = append(resources, rest[0].resource)
-		}
-		rules += fmt.Sprintf("      - apiGroups: [%q]\n        resources: [%s]\n", group, strings.Join(resources, ", "))
-	}
-	in, name := "", f.policy
-	if namespace != "" {
-		name += "-" + namespace
-		in = fmt.Sprintf("    namespaceSelector:\n      matchLabels:\n        kubernetes.io/metadata.name: %q\n", namespace)
-	}
-	return fmt.Sprintf(head, name) + fmt.Sprintf(`apiVersion: curfew.dev/v1alpha1
-kind: ClusterCleanupPolicy
-metadata:
-  name: %s
-spec:
-  schedule: "17 * * * *"
-  dryRun: true
-  approval: Required
-  serviceAccountName: unused
-  serviceAccountNamespace: curfew-cleanup
-  matchConstraints:
-    resourceRules:
-%s%s  conditions:
-    - name: %s
-      expression: "%s"
-    - name: older-than-a-week
-      expression: now - timestamp(object.metadata.creationTimestamp) > duration("168h")
-  minUnused: 21d
-  maxDeletions: 100
-`, name, rules, in, f.condition, f.expression)
-}
-
-// manifests are the cleanup policies of finders. It is an error if there are none.
-func manifests(of []finder, namespace string) (string, error) {
-	var out, kinds []string
-	for i := range of {
-		if !of[i].reports {
-			out = append(out, of[i].manifest(namespace))
-			continue
-		}
-		for _, one := range of[i].kinds {
-			kinds = append(kinds, one.name)
-		}
-	}
-	if len(out) == 0 {
-		return "", fmt.Errorf("-o policy: no policy deletes %s by a lookup: leave out -o policy for a report, and delete objects by name",
-			strings.Join(kinds, ", "))
-	}
-	return strings.Join(out, "---\n"), nil
-}
-
-// compile compiles a report about the kinds of finders: it reads the cluster once for all of them.
-func compile(compiler *expression.Compiler, of []finder) (*cleanup.Policy, error) {
-	object := &v1alpha1.ClusterCleanupPolicy{}
-	object.Spec.Schedule = "@yearly"
-	condition := "false"
-	for i := range of {
-		for _, one := range of[i].kinds {
-			condition = fmt.Sprintf("object.kind == %q ? %s : %s", one.name, of[i].expression, condition)
-			object.Spec.MatchConstraints.ResourceRules = append(object.Spec.MatchConstraints.ResourceRules,
-				v1alpha1.ResourceRule{APIGroups: []string{one.group}, Resources: []string{one.resource}})
-		}
-	}
-	object.Spec.Conditions = []v1alpha1.CleanupCondition{{Name: "unused", Expression: v1alpha1.Expression(condition)}}
-	out, errs := cleanup.CompileReport(compiler, object)
-	return out, errs.ToAggregate()
+	return out, left, nil
 }

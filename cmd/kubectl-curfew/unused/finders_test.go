@@ -17,11 +17,11 @@ import (
 func TestFindersCompile(t *testing.T) {
 	compiler := expression.NewCompiler(10)
 	for _, name := range append(kindNames(), strings.Join(kindNames(), ",")) {
-		chosen, err := findersOf(strings.Split(name, ","))
+		chosen, _, err := findersOf(strings.Split(name, ","), true)
 		if err != nil {
 			t.Fatal(err)
 		}
-		p, err := compile(compiler, chosen)
+		p, err := compile(compiler, chosen, &scope{})
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 		} else if p.Limited() || p.Remembers() || p.NeedsApproval(false) || !p.Report || p.NeedsWhole(schema.GroupResource{Resource: "secrets"}) {
@@ -29,13 +29,20 @@ func TestFindersCompile(t *testing.T) {
 		}
 		for _, of := range chosen {
 			if of.reports {
-				if text, err := manifests([]finder{of}, ""); err == nil {
+				if text, err := manifests([]finder{of}, &scope{}); err == nil {
 					t.Errorf("%s: policy\n%s", name, text)
 				}
 				continue
 			}
 			object := &v1alpha1.ClusterCleanupPolicy{}
-			if err := yaml.UnmarshalStrict([]byte(of.manifest("ci")), object); err != nil {
+			text, err := manifests([]finder{of}, &scope{namespaces: []string{"ci", "lab"}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if strings.Count(text, "\nkind: ClusterRoleBinding\n") != 1 || strings.Count(text, "\nkind: RoleBinding\n") != 3 {
+				t.Errorf("%s: the right to delete is not that of two namespaces alone\n%s", name, text)
+			}
+			if err := yaml.UnmarshalStrict([]byte(text[strings.LastIndex(text, "---\n"):]), object); err != nil {
 				t.Fatal(err)
 			}
 			if _, errs := cleanup.Compile(compiler, object); len(errs) > 0 {
@@ -45,14 +52,14 @@ func TestFindersCompile(t *testing.T) {
 				return strings.HasPrefix(string(one.Expression), "now - timestamp(object.metadata.creationTimestamp) > ")
 			})
 			if object.Spec.Approval != v1alpha1.ApprovalRequired || !aged || object.Spec.MinUnused == nil {
-				t.Errorf("%s: want an approval, a minimum age and minUnused\n%s", name, of.manifest("ci"))
+				t.Errorf("%s: want an approval, a minimum age and minUnused\n%s", name, text)
 			}
-			if !object.Spec.DryRun || object.Spec.MatchConstraints.NamespaceSelector.MatchLabels["kubernetes.io/metadata.name"] != "ci" {
-				t.Errorf("%s: want a dry run in namespace ci", name)
+			if !object.Spec.DryRun || !slices.Equal(object.Spec.MatchConstraints.NamespaceSelector.MatchExpressions[0].Values, []string{"ci", "lab"}) {
+				t.Errorf("%s: want a dry run in namespaces ci and lab", name)
 			}
 		}
 	}
-	if chosen, err := findersOf(nil); err != nil || len(chosen) != 7 {
+	if chosen, _, err := findersOf(nil, true); err != nil || len(chosen) != 7 {
 		t.Errorf("%d finders by default (%v), want those that need no name", len(chosen), err)
 	}
 }

@@ -2,6 +2,7 @@ package unused
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"io"
 	"regexp"
@@ -44,6 +45,8 @@ type answer struct {
 	listed int64
 	items  []Item
 	notes  []string
+	// paged shows the progress.
+	paged func(context.Context) error
 }
 
 func (a *answer) add(of *preview.Object) {
@@ -85,7 +88,11 @@ func (a *answer) print(wide, noHeaders bool, out io.Writer) error {
 			console.AddRow(all, nil, object.Kind, console.OrDash(object.Namespace), object.Name, one.State, console.OrDash(one.Message))
 		}
 		if one.State == stateUnused {
-			console.AddRow(unused, nil, console.OrDash(object.Namespace), object.Kind, object.Name, a.age(one))
+			age := "-"
+			if one.Created != nil {
+				age = console.TwoUnits(a.now.Sub(*one.Created))
+			}
+			console.AddRow(unused, nil, console.OrDash(object.Namespace), object.Kind, object.Name, age)
 			continue
 		}
 		at := slices.IndexFunc(skipped, func(of v1alpha1.SkipCount) bool { return of.Reason == one.State+": "+one.Reason })
@@ -100,16 +107,9 @@ func (a *answer) print(wide, noHeaders bool, out io.Writer) error {
 	}
 	slices.SortFunc(skipped, func(a, b v1alpha1.SkipCount) int { return cmp.Compare(a.Reason, b.Reason) })
 	fmt.Fprintf(out, "%d unused, %d unknown and %d kept of %s\n",
-		counts[stateUnused], counts[stateUnknown], counts[stateKept], console.Count(int(a.listed), "object"))
+		counts[stateUnused], counts[stateUnknown], counts[stateKept], console.Count(a.listed, "object"))
 	if wide {
 		unused.Rows = nil
 	}
 	return report.PrintTables(out, noHeaders, unused, skipped, all)
-}
-
-func (a *answer) age(of *Item) string {
-	if of.Created == nil {
-		return "-"
-	}
-	return strings.TrimSuffix(console.Relative(*of.Created, a.now), " ago")
 }

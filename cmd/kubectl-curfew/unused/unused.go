@@ -4,29 +4,35 @@ package unused
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"curfew.dev/curfew/cmd/kubectl-curfew/console"
-	"curfew.dev/curfew/cmd/kubectl-curfew/moment"
 	"curfew.dev/curfew/cmd/kubectl-curfew/preview"
 	"curfew.dev/curfew/cmd/kubectl-curfew/session"
 	"curfew.dev/curfew/cmd/kubectl-curfew/world"
 	"curfew.dev/curfew/controller/cleanup/survey"
 	"curfew.dev/curfew/policy/expression"
+	"curfew.dev/curfew/policy/lifetime"
 	"curfew.dev/curfew/policy/resolution"
+	"curfew.dev/curfew/policy/v1alpha1"
 )
 
 // unusedOptions are the flags of unused.
 type unusedOptions struct {
 	*session.Connection
-	everywhere bool
-	kinds      []string
-	at         string
+	everywhere      bool
+	selector, older string
+	kinds, exclude  []string
 }
 
 // policyFormat is the value of -o that prints cleanup policies.
@@ -58,8 +64,9 @@ objects may use it, or if it is less than an hour old. The table counts Kept and
 Unknown objects by reason; -o wide lists them. ConfigMaps and Secrets of a
 program such as Helm or Argo CD count as used.
 
-With -o policy, the command asks no cluster: it prints cleanup policies with
-dryRun: true that would delete what it reports, where a policy may.
+With -o policy, the command asks no cluster. It prints cleanup policies with
+dryRun: true that would delete what it reports, where a policy may, and the
+namespace, service account and rights that they need: apply all of it.
 
 Exit status: 0 there is a report, 2 there is none: flags or permissions.`,
 		Example: `  # Which objects of namespace ci does nothing use?
@@ -68,50 +75,93 @@ Exit status: 0 there is a report, 2 there is none: flags or permissions.`,
   # ConfigMaps and Secrets of all namespaces, and why others are not known
   kubectl curfew unused -A --kind configmap,secret -o wide
 
-  # The policy that deletes them
-  kubectl curfew unused -A --kind configmap,secret -o policy`,
+  # What has lain about for a month in two namespaces
+  kubectl curfew unused -n ci,lab --older-than 30d
+
+  # The policy that deletes them, with all that it needs
+  kubectl curfew unused -A --kind configmap,secret -o policy | kubectl apply -f -`,
 		Args: cobra.NoArgs,
 		RunE: options.Runs(options.run),
 	}
 	flags := command.Flags()
 	flags.BoolVarP(&options.everywhere, "all-namespaces", "A", false, "all namespaces")
+	flags.StringSliceVar(&options.exclude, "exclude-namespaces", nil, "namespaces to leave out, by name or pattern, such as 'dev-*'")
+	flags.StringVarP(&options.selector, "selector", "l", "", "label selector, such as app=web")
+	flags.StringVar(&options.older, "older-than", "", "report only objects that are older, such as 30d")
 	flags.StringSliceVar(&options.kinds, "kind", nil,
 		"kinds to report: "+strings.Join(kindNames(), ", ")+"; by default all but CustomResourceDefinition, Namespace and Node")
-	flags.StringVar(&options.at, "at", "", "time of the report, such as 2026-12-24T02:00:00Z or 'friday 17:00'; now by default")
 	options.AddTo(command, map[string][]string{"kind": kindNames()})
 	return command
 }
 
-// choose returns the finders, the namespace that they look at, and notes on kinds that they leave
-// out.
-func (o *unusedOptions) choose() (chosen []finder, namespace string, notes []string, err error) {
-	if chosen, err = findersOf(o.kinds); err != nil || o.everywhere {
-		return chosen, "", nil, err
+// choose returns the finders, the scope that they look at, and notes on kinds that they leave out.
+func (o *unusedOptions) choose() (chosen []finder, in *scope, notes []string, err error) {
+	if in, err = o.scope(); err != nil {
+		return nil, nil, nil, err
 	}
-	in, out := within(chosen)
-	if len(out) > 0 && len(o.kinds) > 0 {
-		return nil, "", nil, fmt.Errorf("--kind %s: their objects are in no namespace: add -A, or leave these kinds out", strings.Join(out, ","))
+	chosen, left, err := findersOf(o.kinds, o.everywhere)
+	switch {
+	case len(left) > 0 && len(o.kinds) > 0:
+		err = fmt.Errorf("--kind %s: their objects are in no namespace: add -A, or leave these kinds out", strings.Join(left, ","))
+	case len(left) > 0:
+		notes = []string{strings.Join(left, ", ") + " are left out, since their objects are in no namespace: add -A"}
 	}
-	if len(out) > 0 {
-		notes = []string{strings.Join(out, ", ") + " are left out, since their objects are in no namespace: add -A"}
+	return chosen, in, notes, err
+}
+
+// week is the age of objects that policies delete, unless --older-than says otherwise.
+const week = 7 * 24 * time.Hour
+
+func olderThan(age time.Duration) v1alpha1.CleanupCondition {
+	return v1alpha1.CleanupCondition{Name: "older-than", Expression: v1alpha1.Expression(
+		fmt.Sprintf(`now - timestamp(object.metadata.creationTimestamp) > duration("%ds")`, int64(age.Seconds())))}
+}
+
+// scope reads the flags that limit what is reported.
+func (o *unusedOptions) scope() (out *scope, err error) {
+	out = &scope{curfew: o.CurfewNamespace}
+	if !o.everywhere {
+		namespace, err := o.Namespace()
+		if err != nil {
+			return nil, err
+		}
+		out.namespaces = strings.Split(namespace, ",")
 	}
-	namespace, err = o.Namespace()
-	return in, namespace, notes, err
+	for _, name := range out.namespaces { // An empty one would bind the rights in all.
+		if len(validation.IsDNS1123Label(name)) > 0 {
+			return nil, fmt.Errorf("--namespace: %q is not a name: give names, separated by commas", name)
+		}
+	}
+	if slices.Contains(o.exclude, "") {
+		return nil, errors.New("--exclude-namespaces has an empty name: give names or patterns, separated by commas")
+	}
+	if o.selector != "" {
+		if out.selector, err = metav1.ParseToLabelSelector(o.selector); err != nil {
+			return nil, fmt.Errorf("--selector=%s: %w", o.selector, err)
+		}
+	}
+	if o.older != "" {
+		age, err := lifetime.ParseDuration(o.older)
+		if err != nil {
+			return nil, fmt.Errorf("--older-than=%s: %w", o.older, err)
+		}
+		out.filters, out.aged = append(out.filters, olderThan(age)), true
+	}
+	if len(o.exclude) > 0 {
+		patterns := console.Map(o.exclude, func(name string) string { return strings.ReplaceAll(regexp.QuoteMeta(name), `\*`, ".*") })
+		out.filters = append(out.filters, v1alpha1.CleanupCondition{Name: "not-excluded", Expression: v1alpha1.Expression(
+			fmt.Sprintf("!has(object.metadata.namespace) || !object.metadata.namespace.matches(%q)", "^("+strings.Join(patterns, "|")+")$"))})
+	}
+	return out, nil
 }
 
 func (o *unusedOptions) run(ctx context.Context, call *session.Call) error {
-	if o.at != "" {
-		var err error
-		if call.Now, err = moment.Parse(o.at, call.Now); err != nil {
-			return fmt.Errorf("--at: %w", err)
-		}
-	}
-	chosen, namespace, notes, err := o.choose()
+	chosen, in, notes, err := o.choose()
 	if err != nil {
 		return err
 	}
 	if o.Output.Format == policyFormat {
-		text, err := manifests(chosen, namespace)
+		text, err := manifests(chosen, in)
 		if err == nil {
 			console.PrintNotes(notes, call.Diagnostics)
 			_, err = io.WriteString(call.Out, text)
@@ -123,9 +173,11 @@ func (o *unusedOptions) run(ctx context.Context, call *session.Call) error {
 	if err != nil {
 		return err
 	}
-	answer := &answer{now: call.Now, notes: notes}
-	if o.at == "" {
-		answer.now = w.ServerTime(ctx, call.Now)
+	answer, pages := &answer{now: w.ServerTime(ctx, call.Now), notes: notes}, 0
+	answer.paged = func(context.Context) error {
+		pages++
+		call.Progress.Say("looking for objects that use others, %s read", console.Count(pages, "page"))
+		return nil
 	}
 	call.Progress.Say("looking for objects that use others")
 	// A Lease in a Namespace is an instance, and uses nothing: these two are answered apart.
@@ -135,7 +187,7 @@ func (o *unusedOptions) run(ctx context.Context, call *session.Call) error {
 		if len(some) == 0 {
 			continue
 		}
-		if err := answer.find(ctx, w, some, namespace); err != nil {
+		if err := answer.find(ctx, w, some, in); err != nil {
 			return err
 		}
 	}
@@ -152,14 +204,14 @@ func (o *unusedOptions) run(ctx context.Context, call *session.Call) error {
 }
 
 // find adds what finders find with the rights of the user.
-func (a *answer) find(ctx context.Context, w *world.World, of []finder, namespace string) error {
-	p, err := compile(expression.NewCompiler(1), of)
+func (a *answer) find(ctx context.Context, w *world.World, of []finder, in *scope) error {
+	p, err := compile(expression.NewCompiler(1), of, in)
 	if err != nil {
 		return err
 	}
 	result, err := preview.Of(ctx, p, w.Self(), survey.Options{
 		Account: "you", Served: w.Resources, Source: w.Source(), Protect: w.Controller.Protect,
-		Only: survey.Only{Namespace: namespace}, Now: a.now,
+		Only: survey.Only{Namespace: strings.Join(in.namespaces, ",")}, Now: a.now, Paged: a.paged,
 		Namespaces: func() ([]*resolution.NamespacePolicy, error) { return nil, nil }, // The policy selects none.
 	})
 	if err != nil {

@@ -3,7 +3,6 @@ package world
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -189,7 +188,8 @@ func approvalsIn(namespace string) schema.GroupVersionResource {
 
 // ApproveCleanup creates the approval of a spec of a policy, by its hash, and reports whether there
 // was none. The policy owns the approval, which is deleted with it.
-func (w *World) ApproveCleanup(ctx context.Context, p *CleanupPolicy, hash string) (approval string, created bool, err error) {
+func (w *World) ApproveCleanup(ctx context.Context, p *CleanupPolicy, hash string) (
+	approval *unstructured.Unstructured, created bool, err error) {
 	kind := strings.TrimSuffix(p.Kind, "Policy") + "Approval"
 	name := fmt.Sprintf("%s-%.8s-%.8s", strings.TrimRight(p.Name[:min(len(p.Name), 200)], ".-"), p.UID, hash)
 	if p.Status.ApprovalsAfterTime != nil { // An approval of the same spec may exist that does not count.
@@ -197,7 +197,7 @@ func (w *World) ApproveCleanup(ctx context.Context, p *CleanupPolicy, hash strin
 	}
 	spec, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&v1alpha1.CleanupApprovalSpec{PolicyUID: p.UID, SpecHash: hash})
 	if err != nil {
-		return "", false, err
+		return nil, false, err
 	}
 	object := &unstructured.Unstructured{Object: map[string]any{"spec": spec}}
 	object.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind(kind))
@@ -205,21 +205,24 @@ func (w *World) ApproveCleanup(ctx context.Context, p *CleanupPolicy, hash strin
 	object.SetName(name)
 	object.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: v1alpha1.GroupVersion.String(), Kind: p.Kind, Name: p.Name, UID: p.UID}})
 	client := w.objects(approvalsIn(p.Namespace), p.Namespace)
-	approval = Kind{GroupVersionKind: object.GroupVersionKind()}.Name(name)
-	_, err = client.Create(ctx, object, metav1.CreateOptions{FieldManager: fieldManager})
+	approval, err = client.Create(ctx, object, metav1.CreateOptions{FieldManager: fieldManager})
+	if err == nil {
+		return approval, true, nil
+	}
+	named := Kind{GroupVersionKind: object.GroupVersionKind()}.Name(name)
 	if !apierrors.IsAlreadyExists(err) {
-		return approval, err == nil, err
+		return nil, false, fmt.Errorf("creating %s: %w", named, err)
 	}
 	known, err := client.Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
-		return approval, false, err
+		return nil, false, fmt.Errorf("reading %s: %w", named, err)
 	}
 	uid, _, _ := unstructured.NestedString(known.Object, "spec", "policyUID")
 	approved, _, _ := unstructured.NestedString(known.Object, "spec", "specHash")
 	if types.UID(uid) != p.UID || approved != hash {
-		return approval, false, errors.New("an approval of something else has this name: delete it")
+		return nil, false, fmt.Errorf("%s approves something else: delete it", named)
 	}
-	return approval, false, nil
+	return known, false, nil
 }
 
 // CleanupPolicies returns the policies that may delete objects of a namespace, or with "" of any.

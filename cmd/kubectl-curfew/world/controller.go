@@ -10,6 +10,7 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/version"
 
 	"curfew.dev/curfew/controller/settings"
@@ -120,7 +121,7 @@ func (c *Controller) judge(served bool) {
 	case byReplicas && workload.Ready == 0:
 		set(Stopped, "no replica of Curfew's controller runs: Deployment curfew-controller %s has 0 of %d ready", here, workload.Wanted)
 	case byReplicas:
-		set(Running, "%d of %d replicas are ready", workload.Ready, workload.Wanted)
+		set(Running, "ready replicas: %d of %d", workload.Ready, workload.Wanted)
 	case lease.Unused:
 		set(Unknown, "it has no Lease (--leader-elect=false), which would show it")
 	case lease.Presence == Unread:
@@ -143,7 +144,7 @@ func (w *Workload) suffix() string {
 	if w.Presence != Found {
 		return ""
 	}
-	return fmt.Sprintf("; %d of %d replicas are ready", w.Ready, w.Wanted)
+	return fmt.Sprintf("; ready replicas: %d of %d", w.Ready, w.Wanted)
 }
 
 // down is the obstacle that a controller which does not run is to everything that it would do.
@@ -277,7 +278,8 @@ const MadeHere = "app.kubernetes.io/managed-by"
 type Pause struct {
 	judging.Pause
 	// Here: kubectl curfew pause made it.
-	Here bool
+	Here   bool
+	object *unstructured.Unstructured
 }
 
 // Pauses are all pauses, with those that have ended, as far as the user may read them.

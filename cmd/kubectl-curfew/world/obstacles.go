@@ -304,26 +304,43 @@ func (w *World) heldByPause(scope string, trigger policy.Trigger, at time.Time) 
 
 var pauseKind = v1alpha1.GroupVersion.WithKind("DeletionPause")
 
-// CreatePause creates a pause, and returns its name.
-func (w *World) CreatePause(ctx context.Context, pause judging.Pause, dryRun bool) (name string, err error) {
+// PauseName is a pause as kubectl takes it.
+func PauseName(name string) string { return Kind{GroupVersionKind: pauseKind}.Name(name) }
+
+func pauseObject(name string) *unstructured.Unstructured {
 	object := &unstructured.Unstructured{Object: map[string]any{}}
-	object.SetLabels(map[string]string{MadeHere: fieldManager})
 	object.SetGroupVersionKind(pauseKind)
-	object.SetName(pause.Name)
-	if object.Object["spec"], err = runtime.DefaultUnstructuredConverter.ToUnstructured(new(pause.Spec())); err != nil {
-		return "", err
+	object.SetName(name)
+	return object
+}
+
+// CreatePause creates a pause, and returns it. With --dry-run=client nothing is sent.
+func (w *World) CreatePause(ctx context.Context, pause judging.Pause, dryRun string) (object *unstructured.Unstructured, err error) {
+	object = pauseObject(pause.Name)
+	object.SetLabels(map[string]string{MadeHere: fieldManager})
+	object.Object["spec"], err = runtime.DefaultUnstructuredConverter.ToUnstructured(new(pause.Spec()))
+	if err != nil || dryRun == "client" {
+		return object, err
 	}
-	_, err = w.objects(pauseResource, "").Create(ctx, object, metav1.CreateOptions{FieldManager: fieldManager, DryRun: dryRunOf(dryRun)})
+	options := metav1.CreateOptions{FieldManager: fieldManager, DryRun: dryRunOf(dryRun == "server")}
+	object, err = w.objects(pauseResource, "").Create(ctx, object, options)
 	if apierrors.IsNotFound(err) {
 		err = errors.New("DeletionPauses are not served: Curfew is not installed, or is older than this command")
 	}
-	return Kind{GroupVersionKind: pauseKind}.Name(pause.Name), err
+	return object, err
 }
 
-// DeletePause deletes a pause, and returns its name.
-func (w *World) DeletePause(ctx context.Context, name string, dryRun bool) (string, error) {
-	err := w.objects(pauseResource, "").Delete(ctx, name, metav1.DeleteOptions{DryRun: dryRunOf(dryRun)})
-	return Kind{GroupVersionKind: pauseKind}.Name(name), err
+// DeletePause deletes a pause, and returns it as it was listed, or its name alone. With
+// --dry-run=client nothing is sent.
+func (w *World) DeletePause(ctx context.Context, name, dryRun string) (*unstructured.Unstructured, error) {
+	object := pauseObject(name)
+	if i := slices.IndexFunc(w.Pauses.All, func(one Pause) bool { return one.Name == name }); i >= 0 {
+		object = w.Pauses.All[i].object
+	}
+	if dryRun == "client" {
+		return object, nil
+	}
+	return object, w.objects(pauseResource, "").Delete(ctx, name, metav1.DeleteOptions{DryRun: dryRunOf(dryRun == "server")})
 }
 
 // NativelyDue counts the objects that a pause names and whose kind's own controller deletes them

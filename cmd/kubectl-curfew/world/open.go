@@ -75,12 +75,11 @@ func (w *World) readController(ctx context.Context) error {
 // oneLine is the message of several errors.
 func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", ", ") }
 
-// ProtectedNamespaces are the names and patterns of namespaces that Curfew leaves alone, as far as
-// the user may read them.
-func ProtectedNamespaces(ctx context.Context, clients Clients, namespace string) []string {
+// Settings of the controller, as far as the user may read them; without an answer the defaults.
+func Settings(ctx context.Context, clients Clients, namespace string) (Controller, error) {
 	w := &World{cluster: cluster{clients: clients}, options: Options{Namespace: namespace}}
-	_ = w.readController(ctx) // The defaults are known without an answer.
-	return w.Controller.Protect
+	err := w.readController(ctx)
+	return w.Controller, err
 }
 
 // noteController notes what users have to know first.
@@ -173,7 +172,7 @@ func (w *World) readPauses(ctx context.Context) error {
 		w.Pauses.Presence = Missing
 		return nil
 	}
-	found, presence, err := Items[v1alpha1.DeletionPause](ctx, w, pauseResource, "", "")
+	found, presence, err := Items[unstructured.Unstructured](ctx, w, pauseResource, "", "")
 	switch w.Pauses.Presence = presence; {
 	case apierrors.IsNotFound(err): // status names missing kinds.
 		w.Pauses.Presence = Missing
@@ -182,7 +181,11 @@ func (w *World) readPauses(ctx context.Context) error {
 		w.Lack("list %s", pauseResource.GroupResource())
 	}
 	for _, object := range found {
-		w.Pauses.All = append(w.Pauses.All, Pause{judging.PauseOf(object), object.Labels[MadeHere] == fieldManager})
+		read, wrong := typed[v1alpha1.DeletionPause](object)
+		if wrong != nil {
+			return wrong
+		}
+		w.Pauses.All = append(w.Pauses.All, Pause{judging.PauseOf(read), read.Labels[MadeHere] == fieldManager, object})
 	}
 	return err
 }

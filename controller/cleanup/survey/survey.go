@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -75,7 +76,7 @@ type Options struct {
 
 // Only is a part of what a policy matches. The limits of a policy do not apply to a part.
 type Only struct {
-	// Namespace, without cluster-scoped objects; empty means all.
+	// Namespace, or several with commas between them, without cluster-scoped objects; empty means all.
 	Namespace string
 	// Resource reports whether a resource is surveyed; nil means all.
 	Resource func(schema.GroupResource) bool
@@ -159,7 +160,7 @@ func (s *Survey) Open(ctx context.Context) (lacks []string, err error) {
 	}
 	only := s.options.Only
 	if only.Namespace != "" && all {
-		names, all = []string{only.Namespace}, false
+		names, all = strings.Split(only.Namespace, ","), false
 	}
 	for _, target := range s.policy.Targets(served) {
 		if only.Resource != nil && !only.Resource(target.GroupResource()) {

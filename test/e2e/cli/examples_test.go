@@ -29,7 +29,7 @@ func TestExamplesRun(t *testing.T) {
 	kubectl(t, "create job train --image busybox")
 	kubectl(t, "annotate namespace ci curfew.dev/max-ttl-") // One of them keeps a Job for good.
 	kubectl(t, `run demo --image busybox --labels app=demo --restart Never --overrides '{"spec":{"schedulerName":"none"}}'`)
-	_, rest, _ := strings.Cut(kubectl(t, "curfew --help").stdout, "Available Commands:")
+	_, rest, _ := strings.Cut(kubectl(t, "curfew --help").stdout, "\nLook:\n")
 	list, _, _ := strings.Cut(rest, "\nFlags:")
 	commands := commandName.FindAllStringSubmatch(list, -1)
 	if len(commands) < 8 {
@@ -58,7 +58,7 @@ func TestExamplesRun(t *testing.T) {
 		help := kubectl(t, "curfew "+command[1]+" --help").stdout
 		_, rest, ok := strings.Cut(help, "\nExamples:\n")
 		if !ok {
-			if command[1] != "version" && command[1] != "help" {
+			if command[1] != "help" {
 				t.Errorf("%s has no examples", command[1])
 			}
 			continue
@@ -73,6 +73,12 @@ func TestExamplesRun(t *testing.T) {
 				got := typed(t, line{text: asTyped(text), dir: dir})
 				if got.code != 0 {
 					t.Errorf("exit status %d\n%s%s", got.code, got.stdout, got.stderr)
+				}
+				if strings.HasSuffix(text, "-o policy | kubectl apply -f -") { // The account has all rights that it needs.
+					if got := kubectl(t, "curfew preview unused"); strings.Contains(got.stdout+got.stderr, "may not") {
+						t.Error(got.stdout, got.stderr)
+					}
+					kubectl(t, "delete clustercleanuppolicy unused")
 				}
 				if strings.HasPrefix(text, "kubectl curfew pause") {
 					kubectl(t, "curfew resume --all")
