@@ -8,6 +8,8 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+
+	"curfew.dev/curfew/test/builders"
 )
 
 // webhook is an entry of either kind of configuration, as far as both have the same fields.
@@ -46,9 +48,4 @@ func webhooks(t *testing.T, objects []runtime.Object) []webhook {
 
 func newBuffered(data []byte) *bufio.Reader { return bufio.NewReader(bytes.NewReader(data)) }
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must = builders.Must

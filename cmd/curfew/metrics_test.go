@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"curfew.dev/curfew/certs"
+	"curfew.dev/curfew/test/builders"
 )
 
 // oneCertificate is a provider of one certificate.
@@ -134,9 +135,4 @@ func TestSecureMetrics(t *testing.T) {
 	}
 }
 
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must = builders.Must

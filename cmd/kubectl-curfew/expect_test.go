@@ -4,6 +4,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"curfew.dev/curfew/test/builders"
 )
 
 // These functions fail a test unless a value is as wanted. what names the value.
@@ -51,9 +53,4 @@ func expectEnd(t *testing.T, what, text, end string) {
 	}
 }
 
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must = builders.Must

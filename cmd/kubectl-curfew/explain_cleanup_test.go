@@ -6,6 +6,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	clienttesting "k8s.io/client-go/testing"
 
 	"curfew.dev/curfew/cmd/kubectl-curfew/console"
 )
@@ -79,7 +80,25 @@ func TestExplainHistoryLimits(t *testing.T) {
 	if want := "CronJob controller " + limits + "\n"; !strings.Contains(strings.Join(strings.Fields(stdout), " ")+"\n", strings.TrimSpace(want)) {
 		t.Errorf("no %q in\n%s%s", want, stdout, stderr)
 	}
-	cluster.notMine["get cronjobs"] = true
+	for line, want := range map[string]string{
+		"expiring -n foo -o wide": "the CronJob controller " + limits,
+		"expiring jobs -A -o jsonpath={.items[?(@.object.name=='a')].historyLimits}": limits,
+		"expiring -n foo":        "",
+		"expiring -n ci -o wide": "",
+	} {
+		cluster := newFakeCluster(t, append(objects(t), added...))
+		_, stdout, stderr, _ := executeIn(t, cluster, scene{}, strings.Fields(line)...)
+		lists := 0
+		for _, action := range cluster.actions() {
+			if list, ok := action.(clienttesting.ListAction); ok && action.GetResource().Resource == "cronjobs" && list.GetListRestrictions().Labels.Empty() {
+				lists++
+			}
+		}
+		if !strings.Contains(stdout, want) || strings.Contains(stdout, "successfulJobsHistoryLimit") != (want != "") || (lists == 1) != (want != "") {
+			t.Errorf("%s: %d lists of CronJobs\n%s%s", line, lists, stdout, stderr)
+		}
+	}
+	cluster.notMine["list cronjobs"] = true
 	stdout, _, _ = expectRun(t, cluster, scene{}, "explain job/a -n foo", console.ExitOK)
 	expectPart(t, "stdout", stdout, "istory", false)
 }

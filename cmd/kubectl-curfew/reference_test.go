@@ -95,7 +95,7 @@ func page(root *cobra.Command) string {
 	}
 	out.WriteString("Of all commands:\n\n- [flags of several commands](#flags-of-several-commands)\n- [JSON](#json)\n")
 	shared := session.NewConnection(console.Environment{})
-	connecting, common := pflag.NewFlagSet("", pflag.ContinueOnError), map[string]*pflag.Flag{"no-headers": nil}
+	connecting, common := pflag.NewFlagSet("", pflag.ContinueOnError), map[string]*pflag.Flag{"allow-missing-template-keys": nil, "no-headers": nil, "template": nil}
 	shared.Add(connecting)
 	for _, command := range commands {
 		fmt.Fprintf(&out, "\n## kubectl curfew %s\n\n%s\n\n```\nkubectl curfew %s\n```\n", command.Name(), paragraphs(command), strings.TrimSuffix(command.Use, " [flags]"))

@@ -18,6 +18,8 @@ import (
 	"testing"
 
 	"sigs.k8s.io/yaml"
+
+	"curfew.dev/curfew/test/builders"
 )
 
 // fake builds nothing: the file says what it was to be.
@@ -185,9 +187,4 @@ type selector struct {
 	MatchLabels map[string]string `json:"matchLabels"`
 }
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must = builders.Must

@@ -15,6 +15,8 @@ import (
 	"sigs.k8s.io/kustomize/api/krusty"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 	"sigs.k8s.io/yaml"
+
+	"curfew.dev/curfew/test/builders"
 )
 
 // alert and rules are as much of monitoring.coreos.com/v1 as rules.yml uses; decoding is strict, so
@@ -355,9 +357,4 @@ func TestPodMonitorsFindThePods(t *testing.T) {
 	}
 }
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must = builders.Must

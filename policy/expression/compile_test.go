@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"curfew.dev/curfew/policy/lifetime"
+	"curfew.dev/curfew/test/builders"
 )
 
 func mustCompile(t testing.TB, source string, scope Scope, result Result) *Program {
@@ -273,10 +274,4 @@ func FuzzCompile(f *testing.F) {
 	})
 }
 
-// must ends the test at an error.
-func must(t testing.TB, errs ...error) {
-	t.Helper()
-	if err := errors.Join(errs...); err != nil {
-		t.Fatal(err)
-	}
-}
+var must = builders.Must

@@ -19,6 +19,7 @@ import (
 	"curfew.dev/curfew/policy/resolution"
 	"curfew.dev/curfew/policy/v1alpha1"
 	"curfew.dev/curfew/policy/wellknown"
+	"curfew.dev/curfew/test/builders"
 )
 
 func builtin(t *testing.T) *platform.Store {
@@ -332,10 +333,4 @@ func TestProfileOfANewerVersion(t *testing.T) {
 	}
 }
 
-// must ends the test at an error.
-func must(t testing.TB, errs ...error) {
-	t.Helper()
-	if err := errors.Join(errs...); err != nil {
-		t.Fatal(err)
-	}
-}
+var must = builders.Must

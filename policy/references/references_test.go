@@ -1,7 +1,6 @@
 package references
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -9,6 +8,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/yaml"
+
+	"curfew.dev/curfew/test/builders"
 )
 
 // read parses an object.
@@ -308,10 +309,4 @@ func TestNamesWithDots(t *testing.T) {
 	}
 }
 
-// must ends the test at an error.
-func must(t testing.TB, errs ...error) {
-	t.Helper()
-	if err := errors.Join(errs...); err != nil {
-		t.Fatal(err)
-	}
-}
+var must = builders.Must

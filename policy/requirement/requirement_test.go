@@ -1,7 +1,6 @@
 package requirement
 
 import (
-	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -18,6 +17,7 @@ import (
 
 	"curfew.dev/curfew/manifests/crd"
 	"curfew.dev/curfew/policy/v1alpha1"
+	"curfew.dev/curfew/test/builders"
 )
 
 var update = flag.Bool("update", false, "add the fields that fields.txt does not list")
@@ -221,10 +221,4 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// must ends the test at an error.
-func must(t testing.TB, errs ...error) {
-	t.Helper()
-	if err := errors.Join(errs...); err != nil {
-		t.Fatal(err)
-	}
-}
+var must = builders.Must

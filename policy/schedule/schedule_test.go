@@ -1,12 +1,12 @@
 package schedule_test
 
 import (
-	"errors"
 	"slices"
 	"testing"
 	"time"
 
 	"curfew.dev/curfew/policy/schedule"
+	"curfew.dev/curfew/test/builders"
 )
 
 func parse(t testing.TB, cron, zone string) *schedule.Schedule {
@@ -149,10 +149,4 @@ func TestLastDayOfLeapYears(t *testing.T) {
 	}
 }
 
-// must ends the test at an error.
-func must(t testing.TB, errs ...error) {
-	t.Helper()
-	if err := errors.Join(errs...); err != nil {
-		t.Fatal(err)
-	}
-}
+var must = builders.Must

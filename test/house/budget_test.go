@@ -34,17 +34,13 @@ func TestBudget(t *testing.T) {
 			rounded[area] = (lines + 99) / 100 * 100
 		}
 		data, err := json.MarshalIndent(rounded, "", "\t")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if err := os.WriteFile(file, fmt.Appendln(data), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
 	data, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	budget := map[string]int{}
 	if err := json.Unmarshal(data, &budget); err != nil {
 		t.Fatalf("%s: %v", file, err)

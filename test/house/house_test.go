@@ -54,9 +54,7 @@ func eachFile(t *testing.T, suffix string, visit func(relative, at string)) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 }
 
 // all is what sources has read.
@@ -69,14 +67,10 @@ func sources(t *testing.T) []source {
 	}
 	eachFile(t, ".go", func(relative, at string) {
 		data, err := os.ReadFile(at)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		set := token.NewFileSet()
 		file, err := parser.ParseFile(set, relative, data, parser.ParseComments)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		all = append(all, source{relative, strings.Split(strings.TrimSuffix(string(data), "\n"), "\n"), file, set})
 	})
 	if len(all) == 0 {
@@ -109,9 +103,7 @@ func TestImportsRunOneWay(t *testing.T) {
 		}
 		for _, spec := range s.file.Imports {
 			imported, err := strconv.Unquote(spec.Path.Value)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			inner, ours := strings.CutPrefix(imported, module+"/")
 			if !ours {
 				continue
@@ -141,9 +133,7 @@ func TestPolicyIsPure(t *testing.T) {
 		}
 		for _, spec := range s.file.Imports {
 			imported, err := strconv.Unquote(spec.Path.Value)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			for _, prefix := range forbidden {
 				if imported == prefix || strings.HasPrefix(imported, prefix+"/") {
 					t.Errorf("%s imports %s: policy is pure", s.set.Position(spec.Pos()), imported)

@@ -39,9 +39,7 @@ func TestCurfewLinksNoCodeOfIssuers(t *testing.T) { linksNone(t, "curfew", forei
 func linksNone(t *testing.T, program string, list map[string]string) {
 	t.Helper()
 	imports, err := exec.CommandContext(t.Context(), "go", "list", "-deps", module+"/cmd/"+program).Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	all := strings.Fields(string(imports))
 	if len(all) < 300 {
 		t.Fatalf("only %d packages are listed", len(all))

@@ -51,9 +51,7 @@ func TestProse(t *testing.T) {
 			return
 		}
 		data, err := os.ReadFile(filepath.Clean(at))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, one := range sentences(string(data), func(one string) bool { return badSentence(one) != "" }) {
 			t.Errorf("%s: %s: %s", page, badSentence(one), one)
 		}

@@ -59,9 +59,7 @@ func TestFixedWaitsAreFound(t *testing.T) {
 		"select {\ncase <-time.After(time.Minute):\n\tt.Fatal(\"no event\")\n}": 0,
 	} {
 		file, err := parser.ParseFile(token.NewFileSet(), "", "package a\nfunc f() {\n"+body+"\n}", parser.SkipObjectResolution)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if found := fixedWaits(file); len(found) != want {
 			t.Errorf("%s: found %d fixed waits, want %d", body, len(found), want)
 		}

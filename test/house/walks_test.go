@@ -87,9 +87,7 @@ func last(name string) string { return name[strings.LastIndexAny(name, " .")+1:]
 // the method of an interface. A step "from the API server" needs no step above it.
 func TestWays(t *testing.T) {
 	data, err := os.ReadFile(filepath.Join("..", "..", "ARCHITECTURE.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	_, text, _ := strings.Cut(string(data), "\n## Ways through the code\n")
 	text, _, _ = strings.Cut(text, "\n## ")
 	c, way := readCode(sources(t)), ""

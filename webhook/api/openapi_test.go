@@ -17,6 +17,8 @@ import (
 	"k8s.io/kube-openapi/pkg/validation/spec"
 	"k8s.io/kube-openapi/pkg/validation/strfmt"
 	"k8s.io/kube-openapi/pkg/validation/validate"
+
+	"curfew.dev/curfew/test/builders"
 )
 
 type operationDoc struct {
@@ -181,9 +183,4 @@ func described(t testing.TB, recorder *httptest.ResponseRecorder, path string) {
 	}
 }
 
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must = builders.Must

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -22,13 +23,15 @@ const NameFormat = "name"
 
 // shared are the values of -o that all commands have.
 var shared = []string{
-	"json", "yaml", "kyaml", NameFormat, "go-template", "jsonpath", "jsonpath-as-json", columnsFormat,
+	"json", "yaml", "kyaml", NameFormat, "go-template", "go-template-file", "jsonpath", "jsonpath-as-json", "jsonpath-file",
+	columnsFormat, columnsFileFormat,
 }
 
 // Output chooses the form in which a command prints, with kubectl's flags and printers.
 type Output struct {
-	Format    string
-	NoHeaders bool
+	Format, template string
+	allowMissingKeys bool
+	NoHeaders        bool
 	// own are the formats that the command prints itself, for people; the first is the default.
 	own []string
 	// nameless: -o name makes no sense.
@@ -48,6 +51,9 @@ func (o *Output) AddFlags(command *cobra.Command) {
 	flags := command.Flags()
 	flags.StringVarP(&o.Format, "output", "o", o.Format, "format: "+strings.Join(o.Formats(), ", "))
 	flags.BoolVar(&o.NoHeaders, "no-headers", false, "print tables without a header")
+	flags.StringVar(&o.template, "template", "", "template, path or columns for the formats that take one, instead of FORMAT=TEMPLATE")
+	flags.BoolVar(&o.allowMissingKeys, "allow-missing-template-keys", true,
+		"treat a field that is missing as empty in go-template and jsonpath")
 	o.given = flags.Changed
 }
 
@@ -95,7 +101,13 @@ type PrintFunc func(answer Printed, out io.Writer) error
 
 // Printer is nil for the formats that the command prints itself.
 func (o *Output) Printer() (PrintFunc, error) {
-	format, argument, _ := strings.Cut(o.Format, "=")
+	format, argument, ok := strings.Cut(o.Format, "=")
+	if !ok {
+		argument = o.template
+	}
+	if o.template != "" && !o.given("output") {
+		format = "go-template" // as kubectl does
+	}
 	if slices.Contains(o.own, format) {
 		return nil, nil
 	}
@@ -110,6 +122,13 @@ func (o *Output) printerOf(format, argument string) (PrintFunc, error) {
 	if !slices.Contains(o.Formats(), format) {
 		return nil, fmt.Errorf("give one of %s", strings.Join(o.Formats(), ", "))
 	}
+	if strings.HasSuffix(format, "-file") {
+		text, err := os.ReadFile(argument)
+		if err != nil {
+			return nil, err
+		}
+		argument = string(text)
+	}
 	switch format {
 	case "json":
 		return asDocument(&printers.JSONPrinter{}), nil
@@ -123,31 +142,31 @@ func (o *Output) printerOf(format, argument string) (PrintFunc, error) {
 				"pipe -o json to extend, expire-now or keep with -f -, or give one namespace with -n")
 		}
 		return printNames, nil
-	case columnsFormat:
-		columns, err := newColumns(argument)
+	case columnsFormat, columnsFileFormat:
+		columns, err := newColumns(format, argument)
 		return func(answer Printed, out io.Writer) error { return columns.print(answer, o.NoHeaders, out) }, err
 	}
-	return templatePrinter(format, argument)
+	return o.templatePrinter(format, argument)
 }
 
 // templatePrinter returns the printer of a format with a template.
-func templatePrinter(format, template string) (PrintFunc, error) {
+func (o *Output) templatePrinter(format, template string) (PrintFunc, error) {
 	if template == "" {
 		return nil, fmt.Errorf("there is no template: give %s=TEMPLATE", format)
 	}
-	if format == "go-template" {
+	if strings.HasPrefix(format, "go-template") {
 		printer, err := printers.NewGoTemplatePrinter([]byte(template))
 		if err != nil {
 			return nil, err
 		}
-		printer.AllowMissingKeys(true)
+		printer.AllowMissingKeys(o.allowMissingKeys)
 		return asDocument(printer), nil
 	}
 	printer, err := printers.NewJSONPathPrinter(template)
 	if err != nil {
 		return nil, err
 	}
-	printer.AllowMissingKeys(true)
+	printer.AllowMissingKeys(o.allowMissingKeys)
 	printer.EnableJSONOutput(format == "jsonpath-as-json")
 	return asDocument(printer), nil
 }

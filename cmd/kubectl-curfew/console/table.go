@@ -1,17 +1,18 @@
 package console
 
 import (
+	"bytes"
 	"cmp"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"regexp"
-	"slices"
 	"strings"
 	"unicode"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/cli-runtime/pkg/printers"
 	"k8s.io/client-go/util/jsonpath"
 
@@ -84,8 +85,11 @@ func Count[N int | int32 | int64](n N, one string, many ...string) string {
 	return fmt.Sprint(n, " ", one)
 }
 
-// columnsFormat is a format that kubectl get has and cli-runtime lacks.
-const columnsFormat = "custom-columns"
+// The formats that kubectl get has and cli-runtime lacks.
+const (
+	columnsFormat     = "custom-columns"
+	columnsFileFormat = "custom-columns-file"
+)
 
 // columns are the headers and paths of -o custom-columns.
 type columns struct {
@@ -93,49 +97,49 @@ type columns struct {
 	paths   []*jsonpath.JSONPath
 }
 
-// newColumns reads HEADER:PATH,...
-func newColumns(text string) (out columns, err error) {
-	for part := range strings.SplitSeq(text, ",") {
-		header, path, ok := strings.Cut(part, ":")
-		if !ok {
-			return out, fmt.Errorf("%q is not HEADER:PATH: give %s=HEADER:PATH,...", part, columnsFormat)
+// newColumns reads HEADER:PATH,... or, for a file, a line of headers and one of paths.
+func newColumns(format, text string) (out columns, err error) {
+	var headers, paths []string
+	if format == columnsFileFormat {
+		first, rest, _ := strings.Cut(text, "\n")
+		second, _, _ := strings.Cut(rest, "\n")
+		if headers, paths = strings.Fields(first), strings.Fields(second); len(headers) != len(paths) || len(paths) == 0 {
+			return out, errors.New("give one line of headers and one of as many paths")
 		}
-		parsed, err := parsePath(path)
+	} else {
+		for part := range strings.SplitSeq(text, ",") {
+			header, path, ok := strings.Cut(part, ":")
+			if !ok {
+				return out, fmt.Errorf("%q is not HEADER:PATH: give %s=HEADER:PATH,...", part, format)
+			}
+			headers, paths = append(headers, header), append(paths, path)
+		}
+	}
+	for _, path := range paths {
+		parsed, err := ParsePath(path)
 		if err != nil {
 			return out, err
 		}
-		out.headers, out.paths = append(out.headers, header), append(out.paths, parsed)
+		out.paths = append(out.paths, parsed)
 	}
+	out.headers = headers
 	return out, nil
 }
 
 func (c columns) print(answer Printed, noHeaders bool, out io.Writer) error {
-	text, err := lint.MarshalJSON(answer.Document)
+	items, err := itemsOf(answer)
 	if err != nil {
 		return err
-	}
-	var document map[string]any
-	if err := json.Unmarshal(text, &document); err != nil {
-		return err
-	}
-	items, ok := document["items"].([]any)
-	if !ok { // one object of the cluster
-		items = []any{document}
 	}
 	table := NewTable(c.headers...)
 	for _, item := range items {
 		var cells []string
 		for _, path := range c.paths {
-			results, err := path.FindResults(item)
+			values, err := find(path, item)
 			if err != nil {
 				return err
 			}
-			var texts []string
-			for _, value := range slices.Concat(results...) {
-				if value.IsValid() && value.CanInterface() && value.Interface() != nil {
-					texts = append(texts, fmt.Sprint(value.Interface()))
-				}
-			}
+			texts := Map(values, func(value any) string { return fmt.Sprint(value) })
 			cells = append(cells, cmp.Or(strings.Join(texts, ","), "<none>"))
 		}
 		AddRow(table, nil, cells...)
@@ -143,10 +147,29 @@ func (c columns) print(answer Printed, noHeaders bool, out io.Writer) error {
 	return PrintTable(table, printers.PrintOptions{NoHeaders: noHeaders}, out)
 }
 
+// itemsOf are the rows of a document, as programs read them.
+func itemsOf(answer Printed) ([]any, error) {
+	text, err := lint.MarshalJSON(answer.Document)
+	if err != nil {
+		return nil, err
+	}
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.UseNumber()
+	var document map[string]any
+	if err := decoder.Decode(&document); err != nil {
+		return nil, err
+	}
+	items, ok := document["items"].([]any)
+	if !ok { // one object of the cluster
+		items = []any{document}
+	}
+	return items, nil
+}
+
 var relaxedPath = regexp.MustCompile(`^\{?\.?([^{}]+)\}?$`)
 
-// parsePath reads a JSONPath as kubectl does for columns: {.a.b}, .a.b and a.b are the same.
-func parsePath(text string) (*jsonpath.JSONPath, error) {
+// ParsePath reads a JSONPath as kubectl does for columns: {.a.b}, .a.b and a.b are the same.
+func ParsePath(text string) (*jsonpath.JSONPath, error) {
 	parts := relaxedPath.FindStringSubmatch(text)
 	if parts == nil {
 		return nil, fmt.Errorf("%q is not a path: give one such as {.object.name}", text)
@@ -156,4 +179,64 @@ func parsePath(text string) (*jsonpath.JSONPath, error) {
 		return nil, fmt.Errorf("%q is not a path: %w", text, err)
 	}
 	return out, nil
+}
+
+func find(path *jsonpath.JSONPath, item any) ([]any, error) {
+	results, err := path.FindResults(item)
+	if err != nil || len(results) == 0 {
+		return nil, err
+	}
+	var out []any
+	for _, value := range results[0] {
+		if value.IsValid() && value.CanInterface() && value.Interface() != nil {
+			out = append(out, value.Interface())
+		}
+	}
+	return out, nil
+}
+
+// SortKeys are the values of the items of an answer at the path of --sort-by.
+func SortKeys(answer Printed, text string) ([]any, error) {
+	path, err := ParsePath(text)
+	if err != nil {
+		return nil, err
+	}
+	items, err := itemsOf(answer)
+	if err != nil {
+		return nil, err
+	}
+	keys, found := make([]any, len(items)), false
+	for i, item := range items {
+		values, err := find(path, item)
+		if err != nil {
+			return nil, err
+		}
+		if len(values) > 0 {
+			keys[i], found = values[0], true
+		}
+	}
+	if !found && len(items) > 0 {
+		return nil, errors.New("no row has this field")
+	}
+	return keys, nil
+}
+
+// CompareKeys compares numbers as numbers and all else as text. What has no key comes last.
+func CompareKeys(a, b any) int {
+	switch {
+	case a == nil && b == nil:
+		return 0
+	case a == nil:
+		return 1
+	case b == nil:
+		return -1
+	}
+	x, isNumber := a.(json.Number)
+	y, both := b.(json.Number)
+	if isNumber && both {
+		left, _ := x.Float64()
+		right, _ := y.Float64()
+		return cmp.Compare(left, right)
+	}
+	return strings.Compare(fmt.Sprint(a), fmt.Sprint(b))
 }

@@ -20,6 +20,7 @@ import (
 	"curfew.dev/curfew/policy/lint"
 	"curfew.dev/curfew/policy/schedule"
 	"curfew.dev/curfew/policy/v1alpha1"
+	"curfew.dev/curfew/test/builders"
 )
 
 var (
@@ -204,9 +205,4 @@ func FuzzSource(f *testing.F) {
 	})
 }
 
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must = builders.Must

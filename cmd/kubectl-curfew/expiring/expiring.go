@@ -20,13 +20,13 @@ import (
 type expiringOptions struct {
 	*session.Connection
 	everywhere              bool
-	selector                string
+	selector, sortBy        string
 	within, before, between string
 	longerThan              string
 	source, trigger         string
 	with                    []string
 	watch                   bool
-	showLabels              bool
+	showKind, showLabels    bool
 }
 
 // Command is kubectl curfew expiring.
@@ -78,7 +78,9 @@ func (o *expiringOptions) addFlags(command *cobra.Command) {
 	flags := command.Flags()
 	flags.BoolVarP(&o.everywhere, "all-namespaces", "A", false, "all namespaces, and cluster-scoped objects")
 	flags.StringVarP(&o.selector, "selector", "l", "", "label selector, such as app=web")
+	flags.BoolVar(&o.showKind, "show-kind", true, "show the kind in front of each name")
 	flags.BoolVar(&o.showLabels, "show-labels", false, "show the labels of each object in the last column")
+	flags.StringVar(&o.sortBy, "sort-by", "", "sort by a field of the JSON items, such as {.object.name}; by default by time")
 	flags.StringVar(&o.within, "within", "",
 		"list what expires within a duration, such as 6h, overdue objects included; or within a day or month, such as friday, may or 2026-05")
 	flags.StringVar(&o.before, "before", "", "list what expires before a time, such as 17:00, overdue objects included")
@@ -87,7 +89,8 @@ func (o *expiringOptions) addFlags(command *cobra.Command) {
 	flags.StringVar(&o.source, "source", "", "list only this source, such as object, namespace/ci, policy/platform or cleanup/nightly")
 	flags.StringVar(&o.trigger, "trigger", "", "list only this trigger: "+session.EitherOf(session.Triggers()))
 	flags.StringArrayVar(&o.with, "with", nil, "file with LifecyclePolicies and KindProfiles to treat as if they were applied")
-	flags.BoolVarP(&o.watch, "watch", "w", false, "keep watching: print a line for each change")
+	flags.BoolVarP(&o.watch, "watch", "w", false,
+		"keep watching: print a line for each change; with -o json, a list of the changes")
 	o.AddTo(command, map[string][]string{"trigger": slices.Sorted(slices.Values(session.Triggers()))})
 }
 
@@ -108,6 +111,7 @@ func (o *expiringOptions) run(ctx context.Context, call *session.Call) error {
 	if err != nil {
 		return err
 	}
+	query.history = call.Print != nil || o.Output.Format == "wide"
 	if o.watch {
 		return o.follow(ctx, query, call)
 	}
@@ -131,7 +135,7 @@ func (o *expiringOptions) run(ctx context.Context, call *session.Call) error {
 	}
 	console.PrintNotes(report.notes, call.Diagnostics)
 	if len(report.entries) == 0 && call.Print == nil {
-		fmt.Fprintln(call.Diagnostics, query.nothing(report.namespace))
+		fmt.Fprintln(call.Diagnostics, o.nothing(query, report.namespace))
 	}
 	if report.partial() {
 		return console.ErrBadNews
@@ -140,7 +144,7 @@ func (o *expiringOptions) run(ctx context.Context, call *session.Call) error {
 }
 
 func (o *expiringOptions) view() view {
-	return view{wide: o.Output.Format == "wide", labels: o.showLabels, noHeaders: o.Output.NoHeaders}
+	return view{wide: o.Output.Format == "wide", bareNames: !o.showKind, labels: o.showLabels, noHeaders: o.Output.NoHeaders}
 }
 
 // namespace is the one that is asked about, which has to exist; "" for all.
@@ -198,8 +202,13 @@ func (o *expiringOptions) answer(ctx context.Context, query *expiringQuery, prog
 	if query.note != "" {
 		w.Note(query.note)
 	}
+	if query.history {
+		if err := w.AddHistory(ctx, reading.Namespace, entries); err != nil {
+			return nil, err
+		}
+	}
 	out := &expiringReport{
-		now: query.now, everywhere: o.everywhere, namespace: reading.Namespace, entries: entries,
+		now: query.now, everywhere: o.everywhere, namespace: reading.Namespace, sortBy: o.sortBy, entries: entries,
 		notes: w.Notes(), unanswered: unanswered, silent: w.SilentGroups(), cleanupFailed: cleanupFailed,
 	}
 	for _, one := range left {
@@ -207,8 +216,7 @@ func (o *expiringOptions) answer(ctx context.Context, query *expiringQuery, prog
 			out.unlisted = append(out.unlisted, one.kind.GroupResource())
 		}
 	}
-	out.sort()
-	return out, nil
+	return out, out.sort()
 }
 
 // byTime sorts entries by expiry, those without one last.

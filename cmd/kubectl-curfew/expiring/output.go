@@ -21,6 +21,8 @@ import (
 
 // Item is one expiry for programs.
 type Item struct {
+	// with --watch, which prints a list each time that rows change: NEW, CHANGED or GONE
+	Event   string             `json:"event,omitempty"`
 	Object  console.ObjectData `json:"object"`
 	Trigger string             `json:"trigger" doc:"ttl, label, cleanup or deadline"`
 	// object, runtime/NAME, job/NAME or tally/NAME (of a Pod), namespace/NAME, policy/NAME, or
@@ -39,6 +41,7 @@ type Item struct {
 	// its Namespace or owner, if the deletion of that deletes it first; expiry is that of the other
 	// object then
 	With      *session.WithData      `json:"deletedWith,omitempty"`
+	History   string                 `json:"historyLimits,omitempty" doc:"of the CronJob that owns it, whose controller may delete it first"`
 	Uncertain bool                   `json:"uncertain,omitempty" doc:"what you may not read, or a limit of a cleanup policy, could block it"`
 	Obstacles []session.ObstacleData `json:"obstacles,omitempty"`
 }
@@ -51,7 +54,7 @@ func (r *expiringReport) items() []Item {
 			Trigger: string(entry.Trigger), Source: entry.Source.String(), TTL: entry.Value.String(), ByOutcome: entry.ByOutcome,
 			Expiry: console.TimeData(entry.Expiry, r.now), Created: console.TimeData(entry.Created, r.now),
 			Finished: console.TimeData(entry.Finished, r.now), Estimate: entry.Estimated,
-			DeletedBy: entry.DeletedBy(), Uncertain: entry.Uncertain, Obstacles: session.ObstaclesData(entry.Obstacles),
+			DeletedBy: entry.DeletedBy(), History: entry.History, Uncertain: entry.Uncertain, Obstacles: session.ObstaclesData(entry.Obstacles),
 		}
 		if !entry.Expiry.IsZero() {
 			item.Left = new(int64(entry.Expiry.Sub(r.now) / time.Second))
@@ -70,8 +73,10 @@ type expiringReport struct {
 	everywhere bool
 	// namespace that was asked about; empty for all.
 	namespace string
-	entries   []*world.Entry
-	notes     []string
+	// sortBy is a field of the items in the document; empty for time.
+	sortBy  string
+	entries []*world.Entry
+	notes   []string
 	// unlisted are the kinds that could not be listed, whose objects are not known.
 	unlisted []schema.GroupResource
 	// silent are groups that do not answer. unanswered says so of single kinds; empty for none.
@@ -89,7 +94,7 @@ func (r *expiringReport) partial() bool {
 
 // view says which parts of a report its table shows.
 type view struct {
-	wide, labels, noHeaders bool
+	wide, bareNames, labels, noHeaders bool
 	// width of the terminal; 0 for none.
 	width int
 }
@@ -147,7 +152,11 @@ func (r *expiringReport) row(entry *world.Entry, v view) []string {
 	if r.everywhere {
 		out = append(out, console.OrDash(entry.Namespace))
 	}
-	out = append(out, entry.Kind.Name(entry.Name), session.Expires(entry, zone), console.Left(entry.Expiry, r.now))
+	name := entry.Kind.Name(entry.Name)
+	if v.bareNames {
+		name = entry.Name
+	}
+	out = append(out, name, session.Expires(entry, zone), console.Left(entry.Expiry, r.now))
 	if entry.With == nil {
 		out = append(out, string(entry.Trigger), entry.Source.String())
 	} else {
@@ -182,6 +191,9 @@ func note(entry *world.Entry) string {
 	if by := entry.DeletedBy(); by != "" {
 		out = append(out, by+" deletes it by "+entry.Native.Setting.Field())
 	}
+	if entry.History != "" {
+		out = append(out, "the CronJob controller "+entry.History)
+	}
 	for _, obstacle := range entry.Obstacles {
 		if !obstacle.Stops {
 			out = append(out, obstacle.Message)
@@ -215,5 +227,20 @@ func (r *expiringReport) printed() console.Printed {
 	return out
 }
 
-// sort sorts the entries by time.
-func (r *expiringReport) sort() { slices.SortStableFunc(r.entries, byTime) }
+// sort sorts the entries by --sort-by, or by time.
+func (r *expiringReport) sort() error {
+	slices.SortStableFunc(r.entries, byTime)
+	if r.sortBy == "" {
+		return nil
+	}
+	keys, err := console.SortKeys(r.printed(), r.sortBy)
+	if err != nil {
+		return fmt.Errorf("--sort-by=%s: %w", r.sortBy, err)
+	}
+	byEntry := map[*world.Entry]any{}
+	for i, entry := range r.entries {
+		byEntry[entry] = keys[i]
+	}
+	slices.SortStableFunc(r.entries, func(a, b *world.Entry) int { return console.CompareKeys(byEntry[a], byEntry[b]) })
+	return nil
+}

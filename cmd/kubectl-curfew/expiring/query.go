@@ -29,6 +29,8 @@ type expiringQuery struct {
 	trigger  policy.Trigger
 	with     session.Overlay
 	selector string
+	// history: the answer shows the history limits of CronJobs.
+	history bool
 	// note is about the query itself; empty for none.
 	note string
 }
@@ -71,8 +73,12 @@ func (o *expiringOptions) query(ctx context.Context, args []string, now time.Tim
 	}
 	_, err := labels.Parse(o.selector)
 	bad("selector", o.selector, err)
-	if o.watch && o.Output.Format != "table" && o.Output.Format != "wide" {
-		bad("output", o.Output.Format, errors.New("with --watch give table or wide"))
+	if o.watch && o.Output.Format == console.NameFormat {
+		bad("output", o.Output.Format, errors.New("with --watch a name does not show what changed: give json or jsonpath"))
+	}
+	if o.sortBy != "" {
+		_, err := console.ParsePath(o.sortBy)
+		bad("sort-by", o.sortBy, err)
 	}
 	if out.with, err = session.ReadOverlay(ctx, o.with); err != nil {
 		errs = append(errs, err)
@@ -92,8 +98,8 @@ func (o *expiringOptions) span(query *expiringQuery) (out moment.Span, flag stri
 		switch {
 		case err != nil:
 		case out.To.Before(query.now):
-			query.note = fmt.Sprintf("--before=%s is in the past (%s): only objects that were due before it are listed",
-				o.before, console.Instant(out.To, query.now.Location()))
+			query.note = fmt.Sprintf("--before=%s is in the past (%s): only objects that were due before it are listed%s",
+				o.before, console.Instant(out.To, query.now.Location()), tomorrow(o.before, query.now))
 		case out.To.Equal(query.now):
 			out.To = query.now.Add(1) // An object that expires at this very instant is due.
 		}
@@ -102,6 +108,15 @@ func (o *expiringOptions) span(query *expiringQuery) (out moment.Span, flag stri
 		out, err = moment.ParseSpan(o.between, query.now)
 	}
 	return out, flag, err
+}
+
+// tomorrow suggests another text for a time of day that has passed.
+func tomorrow(text string, now time.Time) string {
+	instead := "tomorrow " + text
+	if _, err := moment.Parse(instead, now); err != nil {
+		return ""
+	}
+	return fmt.Sprintf("; for tomorrow write --before %q", instead)
 }
 
 // matches reports whether an entry is asked about.
@@ -118,20 +133,40 @@ func (q *expiringQuery) matches(entry *world.Entry) bool {
 	}
 }
 
-// nothing repeats the time and the place that were asked about, so that an empty answer is not
-// misread.
-func (q *expiringQuery) nothing(namespace string) string {
-	out, zone := "nothing that matches", q.now.Location()
+// nothing repeats what was asked, so that an empty answer is not misread.
+func (o *expiringOptions) nothing(query *expiringQuery, namespace string) string {
+	out := "nothing"
+	if len(query.kinds) > 0 {
+		out += " of " + strings.Join(query.kinds, ", ")
+	}
+	if query.selector != "" {
+		out += " labelled " + query.selector
+	}
 	if namespace != "" {
 		out += fmt.Sprintf(" in namespace %q", namespace)
 	}
+	zone := query.now.Location()
 	switch {
-	case q.span == nil:
-		return out + " has an expiry"
-	case q.span.From.IsZero():
-		return out + " expires before " + console.Instant(q.span.To, zone)
+	case query.span != nil && query.span.From.IsZero():
+		out += " expires before " + console.Instant(query.span.To, zone)
+	case query.span != nil:
+		out += " expires between " + console.Instant(query.span.From, zone) + " and " + console.Instant(query.span.To, zone)
+	case query.longer == nil:
+		out += " has an expiry"
 	}
-	return out + " expires between " + console.Instant(q.span.From, zone) + " and " + console.Instant(q.span.To, zone)
+	if query.trigger != "" {
+		out += " by trigger " + string(query.trigger)
+	}
+	if query.source != "" {
+		out += " from " + query.source
+	}
+	if query.longer != nil {
+		if query.span != nil {
+			out += " and"
+		}
+		out += " has a TTL over " + lifetime.FormatDuration(*query.longer)
+	}
+	return out
 }
 
 // isSource reports whether text is a source as [lifetime.Source] writes it. Sources of Pod TTLs are

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"reflect"
 	"slices"
 	"time"
 
@@ -30,7 +31,7 @@ const (
 // follow prints the answer, and then its changes, until ctx is done. While the API server does not
 // answer, no row changes, and a note says so.
 func (o *expiringOptions) follow(ctx context.Context, query *expiringQuery, call *session.Call) error {
-	screen := newLines(o.view(), call.Out, call.Diagnostics)
+	screen := o.newScreen(call)
 	var last *expiringReport
 	silent := false
 	for {
@@ -43,7 +44,9 @@ func (o *expiringOptions) follow(ctx context.Context, query *expiringQuery, call
 			if last == nil {
 				console.PrintNotes(report.notes, call.Diagnostics)
 			}
-			report.keep(last)
+			if err := report.keep(last); err != nil {
+				return err
+			}
 			if report.notes = nil; report.unanswered != "" {
 				report.notes = []string{report.unanswered}
 			}
@@ -77,16 +80,28 @@ func (o *expiringOptions) asOf(query *expiringQuery, now time.Time) *expiringQue
 }
 
 // keep keeps the rows of kinds that cannot be listed any more: their objects may still exist.
-func (r *expiringReport) keep(last *expiringReport) {
+func (r *expiringReport) keep(last *expiringReport) error {
 	if last == nil || len(r.unlisted)+len(r.silent) == 0 {
-		return
+		return nil
 	}
 	for _, entry := range last.entries {
 		if slices.Contains(r.unlisted, entry.Kind.GroupResource()) || slices.Contains(r.silent, entry.Kind.Group) {
 			r.entries = append(r.entries, entry)
 		}
 	}
-	r.sort()
+	return r.sort()
+}
+
+// screen shows a report and then later ones.
+type screen interface {
+	show(report *expiringReport) error
+}
+
+func (o *expiringOptions) newScreen(call *session.Call) screen {
+	if call.Print != nil {
+		return &asDocuments{out: call.Out, noteLines: noteLines{out: call.Diagnostics}, PrintFunc: call.Print, shown: rows[Item]{}}
+	}
+	return newLines(o.view(), call.Out, call.Diagnostics)
 }
 
 // asLines writes a line for each change, and notes beside them.
@@ -98,8 +113,7 @@ type asLines struct {
 	// columns were.
 	printRows func(table *metav1.Table) error
 	text      bytes.Buffer
-	// shown are the rows of the last round by their key, without the time that is left.
-	shown map[string][]string
+	shown     rows[[]string]
 }
 
 // noteLines prints each note once, while it lasts.
@@ -118,7 +132,7 @@ func (n *noteLines) print(notes []string) {
 }
 
 func newLines(view view, out, diagnostics io.Writer) *asLines {
-	s := &asLines{out: out, noteLines: noteLines{out: diagnostics}, view: view, shown: map[string][]string{}}
+	s := &asLines{out: out, noteLines: noteLines{out: diagnostics}, view: view, shown: rows[[]string]{}}
 	printer, writer := printers.NewTablePrinter(view.options()), printers.GetNewTabWriter(&s.text)
 	s.printRows = func(table *metav1.Table) error { return errors.Join(printer.PrintObj(table, writer), writer.Flush()) }
 	return s
@@ -128,7 +142,13 @@ func (s *asLines) show(report *expiringReport) error {
 	s.noteLines.print(report.notes)
 	header := report.header(s.view)
 	table := console.NewTable(append([]string{"EVENT"}, header...)...)
-	s.update(report, slices.Index(header, "LEFT"), func(event string, entry *world.Entry, row []string) {
+	left := slices.Index(header, "LEFT")
+	s.shown.update(report, func(i int) (row, lasting []string) {
+		row = report.row(report.entries[i], s.view)
+		lasting = slices.Clone(row)
+		lasting[left] = "-"
+		return row, lasting
+	}, func(event string, entry *world.Entry, row []string) {
 		console.AddRow(table, entry.Labels, append([]string{event}, row...)...)
 	})
 	if err := s.printRows(table); err != nil {
@@ -145,27 +165,29 @@ const (
 	eventGone    = "GONE"
 )
 
+// rows are the rows of the last round by their key, without the time that is left.
+type rows[T any] map[string]T
+
 // update takes the rows of a report. It passes those that are new or changed to take, then those
 // that are gone, with an empty entry.
-func (s *asLines) update(report *expiringReport, left int, take func(event string, entry *world.Entry, row []string)) {
+func (r rows[T]) update(report *expiringReport, rowOf func(i int) (row, lasting T), take func(event string, entry *world.Entry, row T)) {
 	current := map[string]bool{}
-	for _, entry := range report.entries {
-		key, row := keyOf(entry), report.row(entry, s.view)
+	for i, entry := range report.entries {
+		key := keyOf(entry)
 		current[key] = true
-		lasting := slices.Clone(row)
-		lasting[left] = "-"
-		switch was, known := s.shown[key]; {
+		row, lasting := rowOf(i)
+		switch was, known := r[key]; {
 		case !known:
 			take(eventNew, entry, row)
-		case !slices.Equal(was, lasting):
+		case !reflect.DeepEqual(was, lasting):
 			take(eventChanged, entry, row)
 		}
-		s.shown[key] = lasting
+		r[key] = lasting
 	}
-	for _, key := range slices.Sorted(maps.Keys(s.shown)) {
+	for _, key := range slices.Sorted(maps.Keys(r)) {
 		if !current[key] {
-			take(eventGone, &world.Entry{}, s.shown[key])
-			delete(s.shown, key)
+			take(eventGone, &world.Entry{}, r[key])
+			delete(r, key)
 		}
 	}
 }
@@ -178,4 +200,33 @@ func keyOf(entry *world.Entry) string {
 		key += " " + entry.Source.String()
 	}
 	return key
+}
+
+// asDocuments prints a list of the rows that changed, each time that some did. Its first list has
+// all rows.
+type asDocuments struct {
+	noteLines
+	console.PrintFunc
+	out   io.Writer
+	began bool
+	shown rows[Item]
+}
+
+func (s *asDocuments) show(report *expiringReport) error {
+	s.print(report.notes)
+	var changed []Item
+	items := report.items()
+	s.shown.update(report, func(i int) (row, lasting Item) {
+		lasting = items[i]
+		lasting.Left = nil
+		return items[i], lasting
+	}, func(event string, _ *world.Entry, row Item) {
+		row.Event = event
+		changed = append(changed, row)
+	})
+	if s.began && len(changed) == 0 {
+		return nil
+	}
+	s.began = true
+	return s.PrintFunc(console.Printed{Document: console.ListOf("ExpiryList", report.now, changed, report.notes)}, s.out)
 }

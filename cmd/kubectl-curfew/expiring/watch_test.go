@@ -2,6 +2,7 @@ package expiring
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"strings"
 	"testing"
@@ -14,6 +15,7 @@ import (
 	"curfew.dev/curfew/cmd/kubectl-curfew/world"
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/lifetime"
+	"curfew.dev/curfew/test/builders"
 )
 
 func entry(name string, expiry time.Time) *world.Entry {
@@ -33,7 +35,7 @@ func TestKeepsWhatDoesNotAnswer(t *testing.T) {
 	}
 	last := &expiringReport{entries: []*world.Entry{of("silent"), of("unlisted"), of("gone")}}
 	report := &expiringReport{silent: []string{"silent"}, unlisted: []schema.GroupResource{{Group: "unlisted", Resource: "things"}}}
-	report.keep(last)
+	must(t, report.keep(last))
 	var kept []string
 	for _, one := range report.entries {
 		kept = append(kept, one.Name)
@@ -69,23 +71,20 @@ func TestWatchWithTwoPolicies(t *testing.T) {
 	}
 	report := &expiringReport{now: noon, entries: []*world.Entry{run("one"), run("two")}}
 	var text bytes.Buffer
+	documentsPrinted := 0
 	lines := newLines(view{noHeaders: true}, &text, io.Discard)
+	documents := &asDocuments{out: io.Discard, noteLines: noteLines{out: io.Discard}, shown: map[string]Item{}, PrintFunc: func(console.Printed, io.Writer) error { documentsPrinted++; return nil }}
 	for range 3 {
-		must(t, lines.show(report))
+		must(t, errors.Join(lines.show(report), documents.show(report)))
 	}
-	if rows := strings.Count(text.String(), "\n"); rows != 2 || strings.Contains(text.String(), eventChanged) {
-		t.Errorf("%d rows:\n%s", rows, text.String())
+	if rows := strings.Count(text.String(), "\n"); rows != 2 || strings.Contains(text.String(), eventChanged) || documentsPrinted != 1 {
+		t.Errorf("%d documents and %d rows:\n%s", documentsPrinted, rows, text.String())
 	}
 }
 
 var noon = time.Date(2026, 12, 24, 13, 0, 0, 0, time.FixedZone("CET", 3600))
 
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must = builders.Must
 
 // TestNarrowTerminal: a name that is too long for a terminal leaves EXPIRES in view. Pipes and
 // -o wide have names in full.

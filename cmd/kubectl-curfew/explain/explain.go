@@ -151,7 +151,9 @@ func (o *explainOptions) run(ctx context.Context, call *session.Call) error {
 		if said.cleanups, said.cleanupsUnknown, err = next.Of(ctx, w, one.Kind, facts.Namespace, facts.UID, now); err != nil {
 			return err
 		}
-		said.history = w.HistoryLimits(ctx, facts)
+		if said.history, err = w.HistoryLimits(ctx, facts); err != nil {
+			return err
+		}
 		all = append(all, said)
 	}
 	progress.Done()

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -43,8 +44,8 @@ func Command(env console.Environment) *cobra.Command {
 those that succeeded and failed, including those that were deleted since.
 UNCOUNTED are finished Pods that are being counted; Curfew keeps them meanwhile.
 
-With -o wide also since when it counts, how long counted Pods stay, and its
-conditions.`,
+PER HOUR is the average since the tally began to count. With -o wide also since
+when it counts, how long counted Pods stay, and its conditions.`,
 		Example: `  # What does Curfew count in namespace ci?
   kubectl curfew tally -n ci
 
@@ -55,7 +56,7 @@ conditions.`,
   kubectl curfew tally prow-builds -n ci -o jsonpath='{.items[0].failed}'`,
 		Args:              cobra.MaximumNArgs(1),
 		RunE:              options.Runs(options.run),
-		ValidArgsFunction: options.CompleteNames(v1alpha1.PodTallies, 1),
+		ValidArgsFunction: completeTallies(options.Connection),
 	}
 	command.Flags().BoolVarP(&options.everywhere, "all-namespaces", "A", false, "all namespaces")
 	options.AddTo(command, nil)
@@ -96,6 +97,18 @@ func (o *tallyOptions) run(ctx context.Context, call *session.Call) error {
 	return err
 }
 
+// completeTallies suggests the PodTallies of the namespace.
+func completeTallies(c *session.Connection) cobra.CompletionFunc {
+	return c.CompleteFrom(func(ctx context.Context, w *world.World, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+		namespace, err := c.Namespace()
+		if err != nil || len(args) > 0 {
+			return nil, session.NoFiles
+		}
+		names, _ := w.NamesOf(ctx, v1alpha1.PodTallies, namespace) // A shell has no place for an error.
+		return names, session.NoFiles
+	})
+}
+
 // tallyAnswer is the answer of tally.
 type tallyAnswer struct {
 	tallies          []*podTally
@@ -112,6 +125,7 @@ type Item struct {
 	Uncounted  int                `json:"uncounted" doc:"finished Pods that are being counted"`
 	Oldest     *time.Time         `json:"oldestUncounted,omitempty" doc:"when the first of these finished, if that is known"`
 	Started    *time.Time         `json:"startTime,omitempty" doc:"when Curfew began to count"`
+	PerHour    float64            `json:"perHour" doc:"finished Pods an hour since then, on average"`
 	TTL        string             `json:"ttlAfterCounted,omitempty"`
 	Conditions []conditionData    `json:"conditions,omitempty"`
 }
@@ -130,7 +144,7 @@ func (a *tallyAnswer) printed(notes []string) console.Printed {
 		status := &each.Status
 		item := Item{
 			Object: console.ObjectOf(v1alpha1.GroupVersion.String(), "PodTally", each.Namespace, each.Name, string(each.UID)),
-			Active: status.Active, Succeeded: status.Succeeded, Failed: status.Failed, Uncounted: len(each.uncounted()),
+			Active: status.Active, Succeeded: status.Succeeded, Failed: status.Failed, Uncounted: len(each.uncounted()), PerHour: each.PerHour(a.now),
 			Oldest: console.TimeData(each.Oldest, a.now), TTL: string(ptr.Deref(each.Spec.TTLAfterCounted, "")),
 			Conditions: console.Map(status.Conditions, func(of metav1.Condition) conditionData {
 				return conditionData{of.Type, string(of.Status), of.Reason, of.Message}
@@ -145,7 +159,7 @@ func (a *tallyAnswer) printed(notes []string) console.Printed {
 }
 
 func (a *tallyAnswer) table(noHeaders bool, out io.Writer) error {
-	header := []string{"NAME", "ACTIVE", "SUCCEEDED", "FAILED", "UNCOUNTED", "OLDEST", "STATE"}
+	header := []string{"NAME", "ACTIVE", "SUCCEEDED", "FAILED", "UNCOUNTED", "OLDEST", "PER HOUR", "STATE"}
 	if a.everywhere {
 		header = append([]string{"NAMESPACE"}, header...)
 	}
@@ -166,7 +180,8 @@ func (a *tallyAnswer) row(each *podTally) []string {
 		oldest = lifetime.TTL{After: a.now.Sub(each.Oldest).Truncate(time.Second)}.String()
 	}
 	row := []string{
-		each.Name, number(status.Active), number(status.Succeeded), number(status.Failed), strconv.Itoa(len(each.uncounted())), oldest, state,
+		each.Name, number(status.Active), number(status.Succeeded), number(status.Failed), strconv.Itoa(len(each.uncounted())), oldest,
+		strconv.FormatFloat(math.Round(each.PerHour(a.now)), 'f', -1, 64), state,
 	}
 	if a.everywhere {
 		row = append([]string{each.Namespace}, row...)
@@ -216,6 +231,14 @@ func (t *podTally) uncounted() []types.UID {
 		return slices.Concat(listed.Succeeded, listed.Failed)
 	}
 	return nil
+}
+
+// PerHour is how many Pods have been counted an hour, on average.
+func (t *podTally) PerHour(now time.Time) float64 {
+	if t.Status.StartTime == nil || !now.After(t.Status.StartTime.Time) {
+		return 0
+	}
+	return float64(t.Status.Succeeded+t.Status.Failed) / now.Sub(t.Status.StartTime.Time).Hours()
 }
 
 // read returns the PodTallies of a namespace, of all with "", and with a name that one.

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"curfew.dev/curfew/cmd/kubectl-curfew/console"
+	"curfew.dev/curfew/cmd/kubectl-curfew/moment"
 	"curfew.dev/curfew/cmd/kubectl-curfew/preview"
 	"curfew.dev/curfew/cmd/kubectl-curfew/session"
 	"curfew.dev/curfew/cmd/kubectl-curfew/world"
@@ -33,6 +34,7 @@ type unusedOptions struct {
 	everywhere      bool
 	selector, older string
 	kinds, exclude  []string
+	at              string
 }
 
 // policyFormat is the value of -o that prints cleanup policies.
@@ -90,6 +92,7 @@ Exit status: 0 there is a report, 2 there is none: flags or permissions.`,
 	flags.StringVar(&options.older, "older-than", "", "report only objects that are older, such as 30d")
 	flags.StringSliceVar(&options.kinds, "kind", nil,
 		"kinds to report: "+strings.Join(kindNames(), ", ")+"; by default all but CustomResourceDefinition, Namespace and Node")
+	flags.StringVar(&options.at, "at", "", "time of the report, such as 2026-12-24T02:00:00Z or 'friday 17:00'; now by default")
 	options.AddTo(command, map[string][]string{"kind": kindNames()})
 	return command
 }
@@ -156,6 +159,12 @@ func (o *unusedOptions) scope() (out *scope, err error) {
 }
 
 func (o *unusedOptions) run(ctx context.Context, call *session.Call) error {
+	if o.at != "" {
+		var err error
+		if call.Now, err = moment.Parse(o.at, call.Now); err != nil {
+			return fmt.Errorf("--at: %w", err)
+		}
+	}
 	chosen, in, notes, err := o.choose()
 	if err != nil {
 		return err
@@ -173,7 +182,10 @@ func (o *unusedOptions) run(ctx context.Context, call *session.Call) error {
 	if err != nil {
 		return err
 	}
-	answer, pages := &answer{now: w.ServerTime(ctx, call.Now), notes: notes}, 0
+	answer, pages := &answer{now: call.Now, notes: notes}, 0
+	if o.at == "" {
+		answer.now = w.ServerTime(ctx, call.Now)
+	}
 	answer.paged = func(context.Context) error {
 		pages++
 		call.Progress.Say("looking for objects that use others, %s read", console.Count(pages, "page"))

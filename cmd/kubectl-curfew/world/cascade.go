@@ -305,19 +305,47 @@ func descendants(owned map[types.UID][]types.UID, owner types.UID) int {
 }
 
 // HistoryLimits says how many finished Jobs the CronJob that owns a Job keeps; "" for none, and
-// where the user may not get it.
-func (w *World) HistoryLimits(ctx context.Context, facts *policy.Facts) string {
-	if facts.Owner == nil || facts.Owner.Kind != "CronJob" || facts.Owner.APIVersion != "batch/v1" {
-		return ""
+// where the user may not list CronJobs.
+func (w *World) HistoryLimits(ctx context.Context, facts *policy.Facts) (string, error) {
+	name := cronJobOf(facts)
+	if name == "" {
+		return "", nil
 	}
-	of, _, err := Read[batchv1.CronJob](ctx, w, batchv1.SchemeGroupVersion.WithResource("cronjobs"), facts.Namespace, facts.Owner.Name)
-	switch {
-	case err != nil:
-		w.Note("history limits of CronJobs are not known: " + err.Error())
-		return ""
-	case of == nil:
-		return ""
+	limits, err := w.historyLimits(ctx, facts.Namespace)
+	return limits[types.NamespacedName{Namespace: facts.Namespace, Name: name}], err
+}
+
+// AddHistory sets History of the Jobs that CronJobs own. It lists the CronJobs of the namespace, or
+// with "" of all, once, and only if there are such Jobs.
+func (w *World) AddHistory(ctx context.Context, namespace string, entries []*Entry) error {
+	for _, entry := range entries {
+		if entry.CronJob == "" {
+			continue
+		}
+		limits, err := w.historyLimits(ctx, namespace)
+		if err != nil {
+			return err
+		}
+		entry.History = limits[types.NamespacedName{Namespace: entry.Namespace, Name: entry.CronJob}]
 	}
-	return fmt.Sprintf("keeps the newest Jobs of CronJob %s: successfulJobsHistoryLimit %d, failedJobsHistoryLimit %d", of.Name,
-		ptr.Deref(of.Spec.SuccessfulJobsHistoryLimit, 3), ptr.Deref(of.Spec.FailedJobsHistoryLimit, 1))
+	return nil
+}
+
+// historyLimits are the limits of the CronJobs of a namespace, or with "" of all, in words.
+func (w *World) historyLimits(ctx context.Context, namespace string) (map[types.NamespacedName]string, error) {
+	return w.histories.get(namespace, func() (map[types.NamespacedName]string, error) {
+		all, _, err := Items[batchv1.CronJob](ctx, w, batchv1.SchemeGroupVersion.WithResource("cronjobs"), namespace, "")
+		if status := apierrors.APIStatus(nil); errors.As(err, &status) && !Gone(err) {
+			w.Note("history limits of CronJobs are not known: " + err.Error())
+		} else if err != nil && !Gone(err) {
+			return nil, err
+		}
+		out := map[types.NamespacedName]string{}
+		for _, one := range all {
+			out[types.NamespacedName{Namespace: one.Namespace, Name: one.Name}] = fmt.Sprintf(
+				"keeps the newest Jobs of CronJob %s: successfulJobsHistoryLimit %d, failedJobsHistoryLimit %d", one.Name,
+				ptr.Deref(one.Spec.SuccessfulJobsHistoryLimit, 3), ptr.Deref(one.Spec.FailedJobsHistoryLimit, 1))
+		}
+		return out, nil
+	})
 }

@@ -13,6 +13,7 @@ import (
 
 	"curfew.dev/curfew/manifests/profiles"
 	"curfew.dev/curfew/policy/v1alpha1"
+	"curfew.dev/curfew/test/builders"
 	"curfew.dev/curfew/test/contexts"
 )
 
@@ -74,9 +75,4 @@ func reading(t *testing.T, test contexts.Case) *World {
 	return w
 }
 
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must = builders.Must

@@ -43,6 +43,8 @@ type Entry struct {
 	Obstacles []judging.Obstacle
 	// With is set by [World.Follow] where the object is deleted with another one first.
 	With *Cascade
+	// CronJob owns the Job; empty for none. History are its limits, if they were asked for.
+	CronJob, History string
 	// Uncertain: something that the user may not read could keep it from Curfew.
 	Uncertain bool
 }
@@ -116,7 +118,7 @@ func (w *World) Entries(ctx context.Context, kind Kind, object map[string]any, n
 		}
 		entry.Uncertain = uncertain && entry.Native == nil && entry.Blocker() == nil
 		entry.Kind, entry.Namespace, entry.Name, entry.UID = kind, facts.Namespace, facts.Name, facts.UID
-		entry.Labels, entry.Created, entry.Finished = facts.Labels, facts.Created, facts.FinishTime
+		entry.Labels, entry.CronJob, entry.Created, entry.Finished = facts.Labels, cronJobOf(facts), facts.Created, facts.FinishTime
 	}
 	return out, nil
 }
@@ -299,6 +301,14 @@ func (w *World) NamespaceEntries(ctx context.Context, name string, now time.Time
 		return nil, fmt.Errorf("reading namespace %q: %w", name, err)
 	}
 	return w.Entries(ctx, kind, read.Object, now)
+}
+
+// cronJobOf is the name of the CronJob that owns a Job; "" for none.
+func cronJobOf(facts *policy.Facts) string {
+	if facts.Owner == nil || facts.Owner.Kind != "CronJob" || facts.Owner.APIVersion != "batch/v1" {
+		return ""
+	}
+	return facts.Owner.Name
 }
 
 // nativeGrace is how long after the native TTL an object may still be there before that shows that

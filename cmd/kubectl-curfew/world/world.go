@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/cleanup"
@@ -53,6 +54,7 @@ type World struct {
 	runtimes   answers[map[string]any]
 	counters   answers[*resolution.PodCounter]
 	pauses     answers[[]judging.Obstacle]
+	histories  answers[map[types.NamespacedName]string]
 	blockedBy  answers[map[blockage]judging.Obstacle] // by namespace: see blockedIn
 	fates      answers[fate]                          // of owners and Namespaces
 	ownersRead atomic.Int64

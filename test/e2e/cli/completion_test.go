@@ -11,14 +11,15 @@ import (
 func TestCompletion(t *testing.T) {
 	laid(t)
 	for text, want := range map[string][]string{
-		"curfew ''":                                    {"approve", "completion", "convert", "defaults", "expire-now", "expiring", "explain", "extend", "help", "keep", "lint", "options", "pause", "preview", "report", "resume", "status", "tally", "test", "uninstall", "unused", "version"},
-		"curfew exp":                                   {"expire-now", "expiring", "explain"},
-		"curfew expiring dep":                          {"deployments.apps"},
-		"curfew explain -n foo deploy/":                {"deploy/evening", "deploy/web", "deploy/weekend"},
-		"curfew explain job -n ci ''":                  {"active", "build"},
-		"curfew extend -n foo deployment.apps/we":      {"deployment.apps/web", "deployment.apps/weekend"},
-		"curfew expiring -n la":                        {"lab"},
-		"curfew expiring -o ''":                        {"table", "wide", "json", "yaml", "kyaml", "name", "go-template", "jsonpath", "jsonpath-as-json", "custom-columns"},
+		"curfew ''":                               {"approve", "completion", "convert", "defaults", "expire-now", "expiring", "explain", "extend", "help", "keep", "lint", "options", "pause", "preview", "report", "resume", "status", "tally", "test", "uninstall", "unused", "version"},
+		"curfew exp":                              {"expire-now", "expiring", "explain"},
+		"curfew expiring dep":                     {"deployments.apps"},
+		"curfew explain -n foo deploy/":           {"deploy/evening", "deploy/web", "deploy/weekend"},
+		"curfew explain job -n ci ''":             {"active", "build"},
+		"curfew extend -n foo deployment.apps/we": {"deployment.apps/web", "deployment.apps/weekend"},
+		"curfew expiring -n la":                   {"lab"},
+		"curfew expiring -o ''": {"table", "wide", "json", "yaml", "kyaml", "name", "go-template", "go-template-file",
+			"jsonpath", "jsonpath-as-json", "jsonpath-file", "custom-columns", "custom-columns-file"},
 		"curfew expiring --trigger ''":                 {"cleanup", "deadline", "label", "ttl"},
 		"curfew keep --dry-run ''":                     {"client", "none", "server"},
 		"curfew explain --context ''":                  {"curfew-local"},
