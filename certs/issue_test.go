@@ -17,22 +17,20 @@ import (
 	cmapi "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
+
+	"curfew.dev/curfew/test/builders"
 )
 
 // cert-manager issues the same certificates that Curfew issues itself: for the same names and
 // usages, with the same kind of key.
 func TestComponentAsksForTheSameCertificates(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join("..", "manifests", "components", "cert-manager", "certificates.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	names := append(ServiceDNSNames("curfew-webhook", "curfew-system"), "localhost")
 	want := map[string]cmapi.CertificateSpec{"curfew-webhook-ca": caSpec(), "curfew-webhook": servingSpec(names, []net.IP{loopback, net.IPv6loopback})}
 	for document := range strings.SplitSeq(string(text), "\n---\n") {
 		var got cmapi.Certificate
-		if err := yaml.Unmarshal([]byte(document), &got); err != nil {
-			t.Fatal(err)
-		}
+		must(t, yaml.Unmarshal([]byte(document), &got))
 		spec, ok := want[got.Name]
 		if got.Kind != cmapi.CertificateKind || !ok {
 			continue
@@ -81,13 +79,9 @@ func TestUnknownSpecs(t *testing.T) {
 func TestIssued(t *testing.T) {
 	end := epoch.Add(time.Hour)
 	ca, err := newCA(epoch, time.Hour)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	serving, _, err := sign(ca, servingSpec([]string{"curfew-webhook"}, []net.IP{loopback}), epoch, end)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for name, test := range map[string]struct {
 		got      *x509.Certificate
 		usage    x509.KeyUsage
@@ -119,9 +113,7 @@ func TestIssued(t *testing.T) {
 	seen, bits := map[string]bool{}, 0
 	for range 100 {
 		made, _, err := sign(ca, servingSpec(nil, nil), epoch, end)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		seen[serial(made)], bits = true, max(bits, made.SerialNumber.BitLen())
 	}
 	if len(seen) < 100 || bits <= 140 || bits > 159 {
@@ -142,3 +134,5 @@ func TestBlocksOfOtherTypes(t *testing.T) {
 		}
 	}
 }
+
+var must = builders.Must

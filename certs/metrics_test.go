@@ -18,9 +18,7 @@ func TestExpiryMetric(t *testing.T) {
 	scrape := func() []float64 {
 		t.Helper()
 		families, err := registry.Gather()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		var out []float64
 		for _, family := range families {
 			if got := family.GetName(); got != "curfew_certificate_expiry_timestamp_seconds" {

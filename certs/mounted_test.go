@@ -34,29 +34,17 @@ func until(t *testing.T, what string, condition func() bool) {
 func mount(t *testing.T, dir, version string, ca *authority) {
 	t.Helper()
 	l, err := newLeaf(ca, servingSpec([]string{"localhost"}, nil), time.Now(), time.Hour)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	certificate, key, err := (&authority{l.certificate.Leaf, l.certificate.PrivateKey.(crypto.Signer)}).encode()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	real := filepath.Join(dir, version)
-	if err := os.Mkdir(real, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Mkdir(real, 0o700))
 	for name, content := range map[string][]byte{"tls.crt": certificate, "tls.key": key, "ca.crt": encode(ca.certificate)} {
-		if err := os.WriteFile(filepath.Join(real, name), content, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(filepath.Join(real, name), content, 0o600))
 	}
 	next := filepath.Join(dir, "..next")
-	if err := os.Symlink(version, next); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Rename(next, filepath.Join(dir, "..data")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Symlink(version, next))
+	must(t, os.Rename(next, filepath.Join(dir, "..data")))
 	for _, name := range []string{"tls.crt", "tls.key", "ca.crt"} {
 		if err := os.Symlink(filepath.Join("..data", name), filepath.Join(dir, name)); err != nil && !os.IsExist(err) {
 			t.Fatal(err)
@@ -68,16 +56,12 @@ func mount(t *testing.T, dir, version string, ca *authority) {
 // and serves a renewed one without a restart. It changes no configuration.
 func TestMounted(t *testing.T) {
 	ca, err := newCA(time.Now(), DefaultCALifetime)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	dir := t.TempDir()
 	c := fake.NewClientBuilder().WithObjects(mutating("curfew"), validating("curfew")).Build()
 	clk := &movable{}
 	m, err := NewMounted(MountedOptions{Dir: dir, Client: c, Clock: clk})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	stopped := make(chan error, 1)
 	go func() { stopped <- m.Start(ctx) }()
@@ -97,12 +81,8 @@ func TestMounted(t *testing.T) {
 				continue
 			}
 			patch, err := bundlePatch(obj.GetResourceVersion(), []string{w.name}, bundle)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := c.Patch(t.Context(), obj, patch); err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
+			must(t, c.Patch(t.Context(), obj, patch))
 		}
 	}
 	key := client.ObjectKey{Name: "curfew"}
@@ -145,31 +125,21 @@ func TestRequireClients(t *testing.T) {
 	server, one, two := mustCA(t, now), mustCA(t, now), mustCA(t, now)
 	file := filepath.Join(t.TempDir(), "ca.crt")
 	trust := func(ca *authority) {
-		if err := os.WriteFile(file, encode(ca.certificate), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(file, encode(ca.certificate), 0o600))
 	}
 	served, err := newLeaf(server, servingSpec([]string{"localhost"}, nil), now, time.Hour)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	config := &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{*served.certificate}}
 	if _, err := RequireClients(config, file, nil); err == nil {
 		t.Error("a file that does not exist is taken")
 	}
 	trust(one)
 	any, err := RequireClients(config, file, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	named, err := RequireClients(config, file, []string{"another", "curfew-webhook"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	others, err := RequireClients(config, file, []string{"another"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for name, c := range map[string]struct {
 		server *tls.Config
 		by     *authority
@@ -192,9 +162,7 @@ func TestRequireClients(t *testing.T) {
 	if asked(t, any, one) == nil {
 		t.Error("the old CA still is")
 	}
-	if err := os.Remove(file); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Remove(file))
 	if asked(t, any, two) == nil {
 		t.Error("without CAs the server accepts any client")
 	}
@@ -203,9 +171,7 @@ func TestRequireClients(t *testing.T) {
 func mustCA(t *testing.T, now time.Time) *authority {
 	t.Helper()
 	ca, err := newCA(now, DefaultCALifetime)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return ca
 }
 
@@ -217,9 +183,7 @@ func asked(t *testing.T, config *tls.Config, by *authority) error {
 		spec := servingSpec(nil, nil)
 		spec.Usages = append(spec.Usages, "client auth")
 		l, err := newLeaf(by, spec, time.Now(), time.Hour)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		client.Certificates = []tls.Certificate{*l.certificate}
 	}
 	serverEnd, clientEnd := net.Pipe()

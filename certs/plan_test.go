@@ -50,9 +50,7 @@ func issue(t *testing.T, ca *authority, now time.Time) *x509.Certificate {
 	t.Helper()
 	names := append(ServiceDNSNames("curfew-webhook", "curfew-system"), "localhost")
 	l, err := newLeaf(ca, servingSpec(names, []net.IP{loopback}), now, DefaultServingLifetime)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return l.certificate.Leaf
 }
 
@@ -248,9 +246,7 @@ func TestLeafIsNeeded(t *testing.T) {
 	now := epoch.Add(time.Hour)
 	one, two := mustPlan(t, testWanted(), nil, observed{}, epoch).material.signing, mustPlan(t, testWanted(), nil, observed{}, epoch).material.signing
 	served, err := newLeaf(one, servingSpec([]string{"localhost"}, nil), epoch, DefaultServingLifetime)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for name, tc := range map[string]struct {
 		leaf    *leaf
 		signing *authority

@@ -168,9 +168,7 @@ func TestOldCAsAreDropped(t *testing.T) {
 		}
 		f.history = f.history[len(f.history)-1:]
 		bundle, err := certificates(f.secret().Data[keyBundle])
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		most = max(most, len(bundle))
 	}
 	old, _ := certificates(first)
@@ -184,9 +182,7 @@ func TestForeignCAIsAdoptedSlowly(t *testing.T) {
 	f, other := newFleet(t, 2), newFleet(t, 1)
 	secret, foreign := f.secret(), other.secret()
 	secret.Data = foreign.Data
-	if err := f.client.Update(t.Context(), secret); err != nil {
-		t.Fatal(err)
-	}
+	must(t, f.client.Update(t.Context(), secret))
 	before, _ := f.replicas[0].GetCertificate(nil)
 	f.pass(0)
 	if after, _ := f.replicas[0].GetCertificate(nil); !after.Leaf.Equal(before.Leaf) {
@@ -230,9 +226,7 @@ func TestTrustIsObserved(t *testing.T) {
 	f := newFleet(t, 1)
 	m, _ := parse(f.secret().Data, epoch)
 	configurations, err := f.replicas[0].injector.read(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	seen := trust{}.observe(configurations, epoch)
 	if since, ok := seen.observe(configurations, epoch.Add(time.Hour)).since(m.signing.certificate); !ok || !since.Equal(epoch) {
 		t.Errorf("seen since %s, %v", since, ok)
@@ -271,9 +265,7 @@ func TestImmutableSecretIsReplaced(t *testing.T) {
 		if few := refused; s.Ready() || few < 10 || few > 40 {
 			t.Errorf("ready %t after %d writes were refused, want the loop to back off", s.Ready(), few)
 		}
-		if err := c.Delete(ctx, secret); err != nil {
-			t.Fatal(err)
-		}
+		must(t, c.Delete(ctx, secret))
 		time.Sleep(2 * calm)
 		synctest.Wait()
 		if !s.Ready() {

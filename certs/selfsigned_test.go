@@ -34,9 +34,7 @@ func newSelfSigned(t *testing.T, c client.WithWatch, clk clock.Clock) *SelfSigne
 		IPs:       []net.IP{loopback},
 		Clock:     clk,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return s
 }
 
@@ -63,9 +61,7 @@ func validating(name string) *admissionv1.ValidatingWebhookConfiguration {
 
 func get[T client.Object](t *testing.T, c client.Client, key client.ObjectKey, into T) T {
 	t.Helper()
-	if err := c.Get(t.Context(), key, into); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.Get(t.Context(), key, into))
 	return into
 }
 
@@ -85,9 +81,7 @@ func TestReplicasConverge(t *testing.T) {
 		"garbage in the Secret": {seed: func(t *testing.T, c client.WithWatch) {
 			garbage := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "curfew-system", Name: DefaultSecretName},
 				Data: map[string][]byte{keyBundle: []byte("x"), keyCA: []byte("y")}}
-			if err := c.Create(t.Context(), garbage); err != nil {
-				t.Fatal(err)
-			}
+			must(t, c.Create(t.Context(), garbage))
 		}},
 	}
 	for name, tc := range tests {
@@ -117,9 +111,7 @@ func TestReplicasConverge(t *testing.T) {
 			}), clocktesting.NewFakeClock(epoch))
 
 			lost, err := loser.ensure(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if writes != 1 {
 				t.Errorf("the loser wrote %d times, want 1 refused attempt", writes)
 			}
@@ -307,9 +299,7 @@ func TestStart(t *testing.T) {
 		t.Log("a bundle that someone strips comes back")
 		stripped := get(t, c, client.ObjectKey{Name: "curfew"}, &admissionv1.MutatingWebhookConfiguration{})
 		stripped.Webhooks[1].ClientConfig.CABundle = nil
-		if err := c.Update(t.Context(), stripped); err != nil {
-			t.Fatal(err)
-		}
+		must(t, c.Update(t.Context(), stripped))
 		time.Sleep(2 * calm)
 		synctest.Wait()
 		if got := get(t, c, client.ObjectKey{Name: "curfew"}, &admissionv1.MutatingWebhookConfiguration{}); !bytes.Equal(got.Webhooks[1].ClientConfig.CABundle, s.CABundle()) {
@@ -317,9 +307,7 @@ func TestStart(t *testing.T) {
 		}
 
 		t.Log("a configuration that is created later gets it too")
-		if err := c.Create(t.Context(), validating("curfew")); err != nil {
-			t.Fatal(err)
-		}
+		must(t, c.Create(t.Context(), validating("curfew")))
 		time.Sleep(2 * calm)
 		synctest.Wait()
 		if got := get(t, c, client.ObjectKey{Name: "curfew"}, &admissionv1.ValidatingWebhookConfiguration{}); !bytes.Equal(got.Webhooks[0].ClientConfig.CABundle, s.CABundle()) {
@@ -328,9 +316,7 @@ func TestStart(t *testing.T) {
 
 		t.Log("a Secret that someone deletes is made again, and served without a restart")
 		before := s.CABundle()
-		if err := c.Delete(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "curfew-system", Name: DefaultSecretName}}); err != nil {
-			t.Fatal(err)
-		}
+		must(t, c.Delete(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "curfew-system", Name: DefaultSecretName}}))
 		time.Sleep(2 * calm)
 		synctest.Wait()
 		if bytes.Equal(before, s.CABundle()) {

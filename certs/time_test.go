@@ -30,9 +30,7 @@ func TestReplicasWithOtherClocksDoNotFight(t *testing.T) {
 				t.Fatalf("pass of replica %d: %s, %v", i, wait, err)
 			}
 			secret := &corev1.Secret{}
-			if err := c.Get(t.Context(), replica.secretKey(), secret); err != nil {
-				t.Fatal(err)
-			}
+			must(t, c.Get(t.Context(), replica.secretKey(), secret))
 			if first == nil {
 				first = secret.Data[keyCA]
 			}

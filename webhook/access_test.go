@@ -24,6 +24,7 @@ import (
 
 	"curfew.dev/curfew/policy/platform"
 	"curfew.dev/curfew/policy/v1alpha1"
+	"curfew.dev/curfew/test/builders"
 )
 
 // answers is an AccessReviewer over a table of user names, which counts.
@@ -78,9 +79,7 @@ func (c *cluster) RoundTrip(r *http.Request) (*http.Response, error) {
 func reviews(t *testing.T, c *cluster) *Reviews {
 	t.Helper()
 	out, err := NewReviews(&rest.Config{Host: "http://cluster", Transport: c, QPS: -1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return out
 }
 
@@ -200,9 +199,7 @@ func TestHungAccessReviews(t *testing.T) {
 // may delete them.
 func TestAccessOfWhatUsesARuntime(t *testing.T) {
 	known, err := platform.New(builtinProfiles(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for kind, namespace := range map[string]string{"TrainingRuntime": "ci", "ClusterTrainingRuntime": ""} {
 		access := &answers{of: map[string]bool{}}
 		w := newWorld(t, func(o *Options) { o.Platform, o.Access, o.RequireDelete = known, access, true })
@@ -291,9 +288,7 @@ func TestProtectionIsLeftToThoseWhoMayUpdateThePolicy(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			known, err := platform.New(builtinProfiles(t))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if errs := known.SetPolicy(parsed[v1alpha1.LifecyclePolicy](t, text)); len(errs) > 0 {
 				t.Fatal(errs)
 			}
@@ -326,9 +321,7 @@ func (d deadlines) May(ctx context.Context, _ authenticationv1.UserInfo, what au
 // The questions about policies take none of the time of those about deleting.
 func TestSlowReviewsOfPolicies(t *testing.T) {
 	known, err := platform.New(builtinProfiles(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if errs := known.SetPolicy(parsed[v1alpha1.LifecyclePolicy](t, "{metadata: {name: platform}, spec: {match: {kinds: [{group: batch, kind: Job}]}, bounds: {protect: Deny}}}")); len(errs) > 0 {
 		t.Fatal(errs)
 	}
@@ -340,3 +333,5 @@ func TestSlowReviewsOfPolicies(t *testing.T) {
 		t.Errorf("asked %v", asked)
 	}
 }
+
+var must = builders.Must

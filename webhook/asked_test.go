@@ -37,9 +37,7 @@ func TestAccessOutsideOfAdmission(t *testing.T) {
 		access, err := webhooks.Access(t.Context(), authenticationv1.UserInfo{Username: "ann"}, &rules.Request{
 			Operation: rules.Create, Object: object, Facts: policy.FactsOfObject(profile, object),
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return access
 	}
 	ttl := map[string]any{"ttlSecondsAfterFinished": int64(60)}
@@ -87,9 +85,7 @@ func TestBothLifetimesAreAskedAbout(t *testing.T) {
 	const job = "{apiVersion: batch/v1, kind: Job, metadata: {name: a, namespace: plain, annotations: {curfew.dev/pod-ttl: 1h}}, spec: {ttlSecondsAfterFinished: 3600, template: {spec: {}}}}"
 	const own = "" // These reviews do not name the resource of the object itself.
 	known, err := platform.New(builtinProfiles(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for name, c := range map[string]struct {
 		object string
 		may    byResource

@@ -30,18 +30,14 @@ func (r *runtimes) Runtime(_ context.Context, reference *expression.Reference) (
 func builtinProfiles(t testing.TB) []*v1alpha1.KindProfile {
 	t.Helper()
 	out, err := profiles.All()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return out
 }
 
 func parsed[T any](t *testing.T, text string) *T {
 	t.Helper()
 	out := new(T)
-	if err := yaml.UnmarshalStrict([]byte(text), out); err != nil {
-		t.Fatal(err)
-	}
+	must(t, yaml.UnmarshalStrict([]byte(text), out))
 	return out
 }
 
@@ -49,9 +45,7 @@ func parsed[T any](t *testing.T, text string) *T {
 func platformWorld(t *testing.T, policies ...string) (*world, *platform.Store, *runtimes) {
 	t.Helper()
 	known, err := platform.New(builtinProfiles(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, text := range policies {
 		if errs := known.SetPolicy(parsed[v1alpha1.LifecyclePolicy](t, text)); len(errs) > 0 {
 			t.Fatal(errs)
@@ -93,9 +87,7 @@ func TestUnreadableRuntime(t *testing.T) {
 	w, _, getter := platformWorld(t)
 	getter.err = errors.New("no route")
 	body, err := json.Marshal(ask{path: PathMutate, namespace: "plain", object: platformTrainJob}.review(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if status, _ := w.post(t, PathMutate, body); status != http.StatusInternalServerError {
 		t.Errorf("HTTP status %d where the runtime cannot be read, want 500 (S8)", status)
 	}

@@ -16,9 +16,7 @@ func TestContexts(t *testing.T) {
 			for _, bare := range []bool{false, true} {
 				before := w.count(t, "curfew_admission_policy_errors_total")
 				scope, err := w.webhooks.scopeOf(t.Context(), platform.Whole(facts, object), bare)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				failures := int(w.count(t, "curfew_admission_policy_errors_total") - before)
 				if have := contexts.Render(scope, failures); have != test.Want {
 					t.Errorf("have %s\nwant %s", have, test.Want)

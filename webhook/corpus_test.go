@@ -26,9 +26,7 @@ func corpus(t *testing.T) []string {
 		t.Fatalf("finding the module k8s.io/api: %v", err)
 	}
 	files, err := filepath.Glob(filepath.Join(strings.TrimSpace(string(out)), "testdata", "HEAD", "*.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	// 193 in v0.37. Far fewer would mean that they have moved, and that nothing is tested.
 	if len(files) < 150 {
 		t.Fatalf("%d objects in the golden set of k8s.io/api", len(files))
@@ -106,9 +104,7 @@ func TestCorpus(t *testing.T) {
 		},
 	}
 	known, err := platform.New(builtinProfiles(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	files := corpus(t)
 	for name, variant := range variants {
 		t.Run(name, func(t *testing.T) {
@@ -118,12 +114,8 @@ func TestCorpus(t *testing.T) {
 			for _, file := range files {
 				object := map[string]any{}
 				text, err := os.ReadFile(file)
-				if err != nil {
-					t.Fatal(err)
-				}
-				if err := json.Unmarshal(text, &object); err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
+				must(t, json.Unmarshal(text, &object))
 				// A review or a Scale is no stored object and has no metadata; it is as good a request as any.
 				if _, ok := object["metadata"].(map[string]any); ok {
 					variant.change(object)
@@ -132,9 +124,7 @@ func TestCorpus(t *testing.T) {
 					t.Fatal(err)
 				}
 				meta := metav1.TypeMeta{}
-				if err := json.Unmarshal(text, &meta); err != nil {
-					t.Fatal(err)
-				}
+				must(t, json.Unmarshal(text, &meta))
 				kind := meta.GroupVersionKind().String()
 				met[kind] = true
 				asked := ask{namespace: ns, object: string(text)}
@@ -212,9 +202,7 @@ func diff(t *testing.T, before, after string) []string {
 func flatten(t *testing.T, text string, into map[string]string) {
 	t.Helper()
 	var object any
-	if err := json.Unmarshal([]byte(text), &object); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal([]byte(text), &object))
 	var walk func(path string, at any)
 	walk = func(path string, at any) {
 		switch value := at.(type) {
@@ -228,9 +216,7 @@ func flatten(t *testing.T, text string, into map[string]string) {
 			}
 		default:
 			text, err := json.Marshal(value)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			into[path] = string(text)
 		}
 	}

@@ -29,9 +29,7 @@ func annotatedJob(t testing.TB, n int) []byte {
 	}
 	review.Request.Object.Raw = []byte(strings.Replace(string(review.Request.Object.Raw), `"metadata":{`, `"metadata":{"annotations":{`+annotations.String()[1:]+`},`, 1))
 	body, err := json.Marshal(review)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return body
 }
 
@@ -40,9 +38,7 @@ func annotatedJob(t testing.TB, n int) []byte {
 func exempting(t *testing.T, n int) *platform.Store {
 	t.Helper()
 	store, err := platform.New(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	retention := parsed[v1alpha1.LifecyclePolicy](t, `{apiVersion: curfew.dev/v1alpha1, kind: LifecyclePolicy, metadata: {name: retention}, spec: {bounds: {minTTL: 1d}}}`)
 	for i := range n {
 		name := string(letters[i])

@@ -58,9 +58,7 @@ func FuzzReview(f *testing.F) {
 			return // it closed the object early: together they are a review all the same, and the patch is for another object
 		}
 		patch, err := jsonpatch.DecodePatch(response.Patch)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		patched, err := patch.Apply(object)
 		if err != nil {
 			t.Fatalf("patch %s: %v", response.Patch, err)

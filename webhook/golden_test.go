@@ -87,15 +87,11 @@ func TestGolden(t *testing.T) {
 		t.Fatalf("no cases: %v", err)
 	}
 	known, err := platform.New(builtinProfiles(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	fileOf, seen := map[string]string{}, map[string]bool{}
 	for _, file := range files {
 		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		cases := goldenCases(t, file, text)
 		wants := map[string]string{}
 		for _, name := range slices.Sorted(maps.Keys(cases)) {
@@ -138,9 +134,7 @@ func compareWants(t *testing.T, file, text string, answered map[string]string) {
 		return have
 	})
 	if *update {
-		if err := os.WriteFile(file, []byte(rewritten), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(file, []byte(rewritten), 0o644))
 	}
 }
 
@@ -183,9 +177,7 @@ func goldenCases(t *testing.T, path string, text []byte) map[string]*goldenCase 
 func mergePatch(t *testing.T, base, patch json.RawMessage) json.RawMessage {
 	t.Helper()
 	out, err := jsonpatch.MergePatch(base, patch)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return out
 }
 
@@ -275,9 +267,7 @@ func (c *goldenCase) answer(t *testing.T, known *platform.Store) (*admissionv1.A
 	t.Helper()
 	w := c.world(t, known)
 	meta := metav1.PartialObjectMetadata{}
-	if err := json.Unmarshal(c.Object, &meta); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal(c.Object, &meta))
 	mutate, validate := PathMutate, PathValidate
 	group := meta.GroupVersionKind().Group
 	switch {
@@ -340,9 +330,7 @@ func goldenAnnotations(t *testing.T, response *admissionv1.AdmissionResponse) an
 func goldenPatch(t *testing.T, patch []byte) []yamlv3.Node {
 	t.Helper()
 	var out []yamlv3.Node
-	if err := yamlv3.Unmarshal(patch, &out); err != nil {
-		t.Fatal(err)
-	}
+	must(t, yamlv3.Unmarshal(patch, &out))
 	var plain func(*yamlv3.Node)
 	plain = func(node *yamlv3.Node) {
 		node.Style &^= yamlv3.DoubleQuotedStyle
@@ -362,9 +350,7 @@ func (w *goldenWant) text(t *testing.T) string {
 	out := bytes.Buffer{}
 	encoder := yamlv3.NewEncoder(&out)
 	encoder.SetIndent(2)
-	if err := encoder.Encode(w); err != nil {
-		t.Fatal(err)
-	}
+	must(t, encoder.Encode(w))
 	if out.String() == "{}\n" {
 		return "    want: {}\n"
 	}

@@ -24,9 +24,7 @@ func TestErrorsAreNoDenials(t *testing.T) {
 				w := newWorld(t, func(o *Options) { o.Ready = func() error { return unready } })
 				change(w.namespaces)
 				body, err := json.Marshal(ask{path: path, namespace: "ci", object: job}.review(t))
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				status, review := w.post(t, path, body)
 				result := review.Response.Result
 				if status != http.StatusInternalServerError || result.Code != http.StatusInternalServerError || result.Reason == "Forbidden" {
@@ -55,9 +53,7 @@ func TestErrorsAreNoDenials(t *testing.T) {
 func mustReview(t *testing.T) []byte {
 	t.Helper()
 	body, err := json.Marshal(ask{path: PathValidateNamespace, namespace: "ci", object: namespace("", "")}.review(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return body
 }
 
@@ -75,9 +71,7 @@ func TestMetricsAreBounded(t *testing.T) {
 		t.Errorf("%v DELETEs, want 1", got)
 	}
 	families, err := w.registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, family := range families {
 		for _, metric := range family.GetMetric() {
 			for _, label := range metric.GetLabel() {

@@ -26,9 +26,7 @@ func TestCleanupPoliciesAreCounted(t *testing.T) {
 	clock := clocktesting.NewFakeClock(time.Now())
 	have, lists, failure := 0, 0, error(nil)
 	scheme := metadatafake.NewTestScheme()
-	if err := metav1.AddMetaToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
+	must(t, metav1.AddMetaToScheme(scheme))
 	client := metadatafake.NewSimpleMetadataClient(scheme)
 	client.PrependReactor("list", "cleanuppolicies", func(did clienttesting.Action) (bool, runtime.Object, error) {
 		lists++

@@ -32,16 +32,12 @@ func large(t *testing.T, characters int) []byte {
 		"spec": map[string]any{"ttlSecondsAfterFinished": 864000, "template": map[string]any{"spec": map[string]any{
 			"containers": []any{map[string]any{"name": "a", "args": []any{strings.Repeat("<", characters)}}}}}}}
 	raw, err := json.Marshal(object)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	// The uid comes first, as the API server writes it.
 	body, err := json.Marshal(&admissionv1.AdmissionReview{TypeMeta: metav1.TypeMeta{APIVersion: "admission.k8s.io/v1", Kind: "AdmissionReview"},
 		Request: &admissionv1.AdmissionRequest{UID: "u", Operation: admissionv1.Create, Namespace: "bounded",
 			Kind: metav1.GroupVersionKind{Group: "batch", Version: "v1", Kind: "Job"}, Object: kruntime.RawExtension{Raw: raw}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return body
 }
 
@@ -212,18 +208,14 @@ func TestSilentCallersAreDenied(t *testing.T) {
 	defer server.Close()
 	body, writer := io.Pipe()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL+PathValidate, body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	request.ContentLength = 1 << 20
 	request.Header.Set("Content-Type", "application/json")
 	go func() { _, _ = writer.Write(large(t, 10)[:300]) }()
 	defer time.AfterFunc(3*reviewTimeout, func() { writer.CloseWithError(errors.New("no answer to half a body")) }).Stop()
 	defer writer.Close()
 	response, err := server.Client().Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer response.Body.Close()
 	text, err := io.ReadAll(response.Body)
 	if err != nil || response.StatusCode != http.StatusOK || !strings.Contains(string(text), `"code":429`) || !strings.Contains(string(text), `"uid":"u"`) {

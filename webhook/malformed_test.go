@@ -119,8 +119,6 @@ func TestReviewsThatAreNotJudged(t *testing.T) {
 func capturedReview(t testing.TB) []byte {
 	t.Helper()
 	body, err := os.ReadFile("testdata/review-job.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return body
 }

@@ -91,9 +91,7 @@ func TestForgedOwner(t *testing.T) {
 // made up: nothing collects its children.
 func TestOwnerOfAProductThatIsNotInstalled(t *testing.T) {
 	known, err := platform.New(builtinProfiles(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	w := newWorld(t, func(o *Options) { o.Platform = known })
 	const argo = "system:serviceaccount:argo:argo"
 	object := strings.Replace(nightly, "batch/v1, kind: CronJob", "argoproj.io/v1alpha1, kind: Workflow", 1)

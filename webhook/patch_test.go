@@ -43,17 +43,13 @@ func TestPatchFor(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var fields map[string]any
-			if err := json.Unmarshal([]byte(test.object), &fields); err != nil {
-				t.Fatal(err)
-			}
+			must(t, json.Unmarshal([]byte(test.object), &fields))
 			operations, err := patchFor(fields, test.assignments)
 			if message(err) != test.err {
 				t.Fatalf("error %q, want %q", message(err), test.err)
 			}
 			patch, err := json.Marshal(operations)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if string(patch) != cmp.Or(test.patch, "null") {
 				t.Errorf("patch\n%s\nwant\n%s", patch, test.patch)
 			}

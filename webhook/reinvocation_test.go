@@ -83,9 +83,7 @@ var drawnPolicies = map[string]string{
 // or after it, where the API server then calls Curfew's again (S5, S6).
 func TestOrderOfWebhooks(t *testing.T) {
 	known, err := platform.New(builtinProfiles(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	trainingRuntime := *parsed[map[string]any](t, `{apiVersion: trainer.kubeflow.org/v1alpha1, kind: ClusterTrainingRuntime, metadata: {name: torch, annotations: {curfew.dev/active-deadline: 3h}}, spec: {}}`)
 	rapid.Check(t, func(r *rapid.T) {
 		kind := rapid.SampledFrom(slices.Sorted(maps.Keys(newObjects))).Draw(r, "kind")
@@ -145,9 +143,7 @@ func sameObject(t *testing.T, a, b string) bool {
 	t.Helper()
 	var objects [2]map[string]any
 	for i, text := range []string{a, b} {
-		if err := json.Unmarshal(toJSON(t, text), &objects[i]); err != nil {
-			t.Fatal(err)
-		}
+		must(t, json.Unmarshal(toJSON(t, text), &objects[i]))
 		metadata := objects[i]["metadata"].(map[string]any)
 		for _, key := range []string{"annotations", "labels", "finalizers"} {
 			if value := reflect.ValueOf(metadata[key]); value.IsValid() && value.Len() == 0 {

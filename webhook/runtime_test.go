@@ -19,9 +19,7 @@ import (
 func builtin(t testing.TB) func(*Options) {
 	t.Helper()
 	store, err := platform.New(builtinProfiles(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return func(o *Options) { o.Platform = store }
 }
 

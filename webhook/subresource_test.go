@@ -38,9 +38,7 @@ func (w *world) review(t *testing.T, a ask, sub, resource string) *admissionv1.A
 	asked := a.review(t)
 	asked.Request.SubResource, asked.Request.Resource = sub, metav1.GroupVersionResource{Version: "v1", Resource: resource}
 	body, err := json.Marshal(asked)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	_, out := w.post(t, a.path, body)
 	return out.Response
 }

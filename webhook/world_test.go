@@ -122,9 +122,7 @@ func serving(t testing.TB, change ...func(*Options)) *world {
 		}},
 	}
 	own, err := platform.New(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	options := Options{
 		Platform: own, Namespaces: w.namespaces,
 		Clock: w.clock, Registerer: w.registry, Logger: logr.Discard(),
@@ -153,9 +151,7 @@ func (a ask) review(t testing.TB) *admissionv1.AdmissionReview {
 	t.Helper()
 	object, old := toJSON(t, a.object), toJSON(t, a.old)
 	var meta metav1.TypeMeta
-	if err := json.Unmarshal(object, &meta); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal(object, &meta))
 	gvk := meta.GroupVersionKind()
 	operation := admissionv1.Operation(a.operation)
 	if a.operation == "" {
@@ -189,9 +185,7 @@ func toJSON(t testing.TB, text string) []byte {
 		return nil
 	}
 	out, err := yaml.YAMLToJSON([]byte(text))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return out
 }
 
@@ -223,9 +217,7 @@ func (w *world) ask(t testing.TB, a ask) *admissionv1.AdmissionResponse {
 func (w *world) answered(t testing.TB, a ask) *admissionv1.AdmissionResponse {
 	t.Helper()
 	body, err := json.Marshal(a.review(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	status, review := w.post(t, a.path, body)
 	if status != http.StatusOK {
 		t.Fatalf("HTTP status %d, want 200: %+v", status, review.Response)
@@ -242,14 +234,10 @@ func (w *world) answered(t testing.TB, a ask) *admissionv1.AdmissionResponse {
 func (w *world) post(t testing.TB, path string, body []byte) (int, admissionv1.AdmissionReview) {
 	t.Helper()
 	response, err := w.server.Client().Post(w.server.URL+path, "application/json", bytes.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer response.Body.Close()
 	text, err := io.ReadAll(response.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var review admissionv1.AdmissionReview
 	if err := json.Unmarshal(text, &review); err != nil || review.Response == nil {
 		t.Fatalf("answer is no AdmissionReview: %v: %s", err, text)
@@ -271,22 +259,16 @@ func patchedObject(t testing.TB, object string, response *admissionv1.AdmissionR
 		t.Fatalf("patchType is %v", response.PatchType)
 	}
 	patch, err := jsonpatch.DecodePatch(response.Patch)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	out, err := patch.Apply(raw)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return string(out)
 }
 
 func (w *world) count(t testing.TB, name string) float64 {
 	t.Helper()
 	families, err := w.registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, family := range families {
 		if family.GetName() == name {
 			return family.GetMetric()[0].GetCounter().GetValue()
@@ -299,9 +281,7 @@ func (w *world) count(t testing.TB, name string) float64 {
 func (w *world) reviews(t testing.TB, labels ...string) float64 {
 	t.Helper()
 	families, err := w.registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, family := range families {
 		for _, metric := range family.GetMetric() {
 			// Gathered labels are sorted by name: decision, group, kind, operation, webhook.
