@@ -60,6 +60,9 @@ var guideSteps = map[string]guideStep{
 	"kubectl port-forward -n curfew-system service/curfew-webhook 8443:8443":                                          {elsewhere: "the webhook runs in no Pod here: TestHTTPAPIFollowsThePolicies"},
 	`curl --cacert ca.crt -H "Authorization: Bearer $(kubectl create token ci-linter -n ci --audience curfew.dev)" \`: {elsewhere: "TestHTTPAPIFollowsThePolicies asks"},
 
+	"kubectl curfew unused -A --older-than 30d --exclude-namespaces 'dev-*'": {before: "kubectl create namespace shop",
+		after: "kubectl delete clustercleanuppolicy/unused-web-shop namespace/curfew-cleanup"},
+
 	// recipes.md, troubleshooting.md
 	"kubectl curfew preview -f manifests/samples/recipes/evicted-pods.yaml -o wide": {
 		replace: []string{"approve evicted-pods", "approve evicted-pods --yes --spec-hash " + hashOf("evicted-pods")}},
