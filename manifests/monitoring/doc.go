@@ -8,6 +8,5 @@
 //
 // There is no code in it, only the tests: each query is parsed, and compared with what the real
 // collectors expose once they have been used. A metric, a label or a label's value that does not
-// exist fails, and so does a metric of Curfew that nothing shows. Some alerts are evaluated, with
-// the metrics of two clusters.
+// exist fails, and so does a metric of Curfew that nothing shows, or an alert that mixes clusters.
 package monitoring

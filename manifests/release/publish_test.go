@@ -163,7 +163,8 @@ func TestPushRefuses(t *testing.T) {
 	}
 }
 
-// TestCosign runs the commands of docs/verify.md with cosign, which must be on PATH.
+// TestCosign runs the commands of docs/verify.md with cosign, which must be on PATH: it is no Go
+// module of ours. TestPush checks the same signatures with the key alone.
 func TestCosign(t *testing.T) {
 	if _, err := exec.LookPath("cosign"); err != nil {
 		t.Skip("no cosign on PATH")

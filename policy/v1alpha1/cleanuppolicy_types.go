@@ -14,7 +14,7 @@ import (
 // +kubebuilder:printcolumn:name="Schedule",type=string,JSONPath=`.spec.schedule`
 // +kubebuilder:printcolumn:name="Next run",type=string,JSONPath=`.status.nextScheduleTime`
 // +kubebuilder:printcolumn:name="Last run",type=date,JSONPath=`.status.lastRun.startTime`
-// +kubebuilder:printcolumn:name="Deleted in all",type=integer,JSONPath=`.status.deleted`
+// +kubebuilder:printcolumn:name="Total deleted",type=integer,JSONPath=`.status.deleted`
 // +kubebuilder:printcolumn:name="Suspended",type=boolean,JSONPath=`.spec.suspend`
 // +kubebuilder:printcolumn:name="Dry run",type=boolean,JSONPath=`.spec.dryRun`
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
@@ -63,7 +63,7 @@ type CleanupPolicySpec struct {
 // +kubebuilder:printcolumn:name="Schedule",type=string,JSONPath=`.spec.schedule`
 // +kubebuilder:printcolumn:name="Next run",type=string,JSONPath=`.status.nextScheduleTime`
 // +kubebuilder:printcolumn:name="Last run",type=date,JSONPath=`.status.lastRun.startTime`
-// +kubebuilder:printcolumn:name="Deleted in all",type=integer,JSONPath=`.status.deleted`
+// +kubebuilder:printcolumn:name="Total deleted",type=integer,JSONPath=`.status.deleted`
 // +kubebuilder:printcolumn:name="Suspended",type=boolean,JSONPath=`.spec.suspend`
 // +kubebuilder:printcolumn:name="Dry run",type=boolean,JSONPath=`.spec.dryRun`
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
