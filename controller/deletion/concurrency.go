@@ -55,7 +55,10 @@ const (
 	// idleEpoch is the length of an epoch of short bursts: idle moments less than
 	// concurrencyEpoch apart.
 	idleEpoch = time.Minute
-	minWindow = 8
+	// epochRounds bounds what measuring costs where each answer takes long: about three rounds of
+	// each epoch.
+	epochRounds = 40
+	minWindow   = 8
 )
 
 func NewConcurrency(limit int, favourDrain bool) *Concurrency {
@@ -75,9 +78,6 @@ func (c *Concurrency) Steady() int {
 	}
 	return c.Limit()
 }
-
-// Window is what the samples of the current window come to.
-func (c *Concurrency) Window() (samples int, latency time.Duration) { return c.count, c.sum }
 
 // Limit is how many requests may be under way.
 func (c *Concurrency) Limit() int { return max(1, int(c.limit)) }
@@ -141,10 +141,11 @@ func (c *Concurrency) close(at time.Duration, underway int) {
 		c.limit = c.resume
 		return
 	}
+	long := epochRounds * c.base
 	switch {
 	case c.began == 0:
 		c.began = at
-	case at >= max(c.began, c.idle)+concurrencyEpoch, at >= c.began+idleEpoch:
+	case at >= max(c.began, c.idle)+max(concurrencyEpoch, long), at >= c.began+max(idleEpoch, long):
 		c.began = at
 		c.base, c.baseNew = c.baseNew, 0
 		c.resume, c.limit, c.probing = c.limit, max(1, min(Start, c.limit/2)), true

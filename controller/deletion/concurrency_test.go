@@ -84,6 +84,7 @@ func TestConcurrency(t *testing.T) {
 		"one slow core":               {station{servers: 1, service: 20 * time.Millisecond}, false, 0.97, 620 * time.Millisecond},
 		"many cores":                  {station{servers: 64, service: 5 * time.Millisecond}, false, 0.85, 10 * time.Millisecond},
 		"latency, no load (far away)": {station{servers: 1000, service: 80 * time.Millisecond}, false, 0.2, 82 * time.Millisecond},
+		"slow answers, no load":       {station{servers: 64, service: 2 * time.Second}, false, 0.8, 4 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := c.station
