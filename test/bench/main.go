@@ -54,6 +54,7 @@ var benches = []bench{
 	{"cleanup", "ConfigMaps that a cleanup policy deletes, beside as many that it keeps", 100000, 3, runCleanup},
 	{"tally", "finished Pods that a new PodTally counts, beside a loop that removes their finalizers", 10000, 5, runTally},
 	{"deadline", "deadlines that pass in the same second: the mark alone", 10000, 5, runDeadline},
+	{"relay", "labelled ConfigMaps that fall due behind a slow, busy or lossy API server", 2000, 1, runRelay},
 	{"restart", "time from the lease to all timers armed", 100000, 5, runRestart},
 	{"cli_list", "kubectl curfew expiring beside kubectl get", 5000, 5, runCLIList},
 	{"memory", "memory with no Jobs, and with Jobs of a recorded watch that are not due", 1_000_000, 1, runMemory},

@@ -43,10 +43,3 @@ func (w *CronJobWrapper) JobAnnotation(key, value string) *CronJobWrapper {
 	template.Annotations = with(template.Annotations, key, value)
 	return w
 }
-
-// PodAnnotation sets an annotation of the pod template inside the Job template.
-func (w *CronJobWrapper) PodAnnotation(key, value string) *CronJobWrapper {
-	template := &w.object.Spec.JobTemplate.Spec.Template
-	template.Annotations = with(template.Annotations, key, value)
-	return w
-}

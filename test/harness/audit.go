@@ -35,17 +35,6 @@ func (c *Cluster) Forbidden() ([]string, error) {
 	return found, err
 }
 
-// RequestsOf are the requests of a user, one line each.
-func (c *Cluster) RequestsOf(user string) ([]string, error) {
-	var found []string
-	err := c.eachAudited(func(event *auditEvent) {
-		if event.User.Username == user {
-			found = append(found, event.Verb+" "+event.RequestURI)
-		}
-	})
-	return found, err
-}
-
 // thief is the user agent of requests with a stolen token, which are not Curfew's own.
 const thief = "curfew-e2e-thief"
 

@@ -91,19 +91,6 @@ func StartCluster(ctx context.Context, options ClusterOptions) (*Cluster, error)
 	return cluster, cluster.load()
 }
 
-// OpenCluster is the control plane that runs in a folder already.
-func OpenCluster(dir string) (*Cluster, error) {
-	root, err := Root()
-	if err != nil {
-		return nil, err
-	}
-	if dir, err = filepath.Abs(dir); err != nil {
-		return nil, fmt.Errorf("make %q absolute: %w", dir, err)
-	}
-	cluster := &Cluster{Dir: dir, root: root}
-	return cluster, cluster.load()
-}
-
 // load reads what the cluster command left for others.
 func (c *Cluster) load() error {
 	path := filepath.Join(c.Dir, "cluster.json")

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"path/filepath"
 )
 
 // Curfew is a process of bin/curfew: a webhook or a controller.
@@ -100,28 +99,6 @@ func (c *Cluster) StartController(ctx context.Context, options CurfewOptions) (*
 		options.Args = append([]string{"--fail-closed"}, options.Args...)
 	}
 	return c.startCurfew(ctx, "controller", options)
-}
-
-// StartTeamWebhook starts `curfew webhook` with a certificate of its own, which it returns as PEM,
-// for webhook configurations that the caller installs.
-func (c *Cluster) StartTeamWebhook(ctx context.Context, options CurfewOptions) (*Curfew, []byte, error) {
-	folder := filepath.Join(c.Dir, options.Name+"-tls")
-	authority, err := selfSigned(folder)
-	if err != nil {
-		return nil, nil, err
-	}
-	port, err := freePort()
-	if err != nil {
-		return nil, nil, err
-	}
-	// As for StartWebhook.
-	options.Args = append([]string{"--host=127.0.0.1", fmt.Sprint("--port=", port), "--drain-delay=0s", "--certificates=cert-manager", "--certificate-dir=" + folder}, options.Args...)
-	webhook, err := c.startCurfew(ctx, "webhook", options)
-	if err != nil {
-		return nil, nil, err
-	}
-	webhook.WebhookPort = port
-	return webhook, authority, nil
 }
 
 // LaunchController starts `curfew controller` and does not wait for it.
