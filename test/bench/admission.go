@@ -87,7 +87,7 @@ func (s *site) reviews(ctx context.Context, n int, body []byte) ([]reviewMeasure
 	field := []*server{s.noop, s.curfew, s.typed}
 	pids := s.env.processes()
 	for _, who := range field {
-		pids[who.name] = who.cmd.Process.Pid
+		pids[who.name] = who.PID
 		for range reviewWarmup {
 			response, _, err := who.review(ctx, body)
 			if err != nil {

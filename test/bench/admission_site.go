@@ -180,7 +180,7 @@ func (s *site) startCurfew(ctx context.Context) (*server, error) {
 	if err != nil {
 		return nil, err
 	}
-	out.process, err = launch(ctx, log, s.env.curfew, args...)
+	out.process, err = launch(log, s.env.curfew, args...)
 	if err != nil {
 		return nil, err
 	}
@@ -229,7 +229,7 @@ func (s *site) startAnswer(ctx context.Context, kind string) (*server, error) {
 		return nil, err
 	}
 	log := s.env.logPath("answer-" + kind)
-	out.process, err = launch(ctx, log, self, answerCommand, "--kind", kind, "--addr", out.address)
+	out.process, err = launch(log, self, answerCommand, "--kind", kind, "--addr", out.address)
 	if err != nil {
 		return nil, err
 	}

@@ -137,7 +137,7 @@ func (m *extraMemory) start(ctx context.Context, e *environment, h heat) (*proce
 		var idle, most int64
 		for pause(ctx, 100*time.Millisecond) == nil {
 			select {
-			case <-p.ended:
+			case <-p.Ended():
 				m.mu.Lock()
 				defer m.mu.Unlock()
 				m.bytes = append(m.bytes, most-idle)

@@ -180,7 +180,7 @@ func (d *contest) measure(ctx context.Context, c contestant, p *process, o *obse
 		return err
 	}
 	named := d.env.processes()
-	named[theContestant] = p.cmd.Process.Pid
+	named[theContestant] = p.PID
 	since, err := startMeter(named)
 	if err != nil {
 		return err
@@ -190,8 +190,8 @@ func (d *contest) measure(ctx context.Context, c contestant, p *process, o *obse
 		return err
 	}
 	if c.ends {
-		<-p.ended
-		since.ended[theContestant] = p.cmd.ProcessState.UserTime() + p.cmd.ProcessState.SystemTime()
+		<-p.Ended()
+		since.ended[theContestant] = p.State.UserTime() + p.State.SystemTime()
 	}
 	m.BystanderP99 = round(percentile(other.latencies, 0.99))
 	m.CPU, m.Others, err = since.read(max(1, len(o.sightings())))
@@ -209,7 +209,7 @@ func (d *contest) await(ctx context.Context, c contestant, p *process, o *observ
 	}
 	timer := time.NewTimer(time.Until(due.Add(limit)))
 	defer timer.Stop()
-	ended := p.ended
+	ended := p.Ended()
 	for {
 		select {
 		case <-ctx.Done():
@@ -219,8 +219,8 @@ func (d *contest) await(ctx context.Context, c contestant, p *process, o *observ
 		case <-o.ended:
 			return o.failure()
 		case <-ended:
-			if p.err != nil || !c.ends {
-				return fmt.Errorf("%s ended: %v; its log is in %s", c.name, p.err, d.env.dir)
+			if p.Err() != nil || !c.ends {
+				return fmt.Errorf("%s ended: %v; its log is in %s", c.name, p.Err(), d.env.dir)
 			}
 			ended = nil // the bare loop is through; its last events may be under way
 		case <-timer.C:

@@ -59,7 +59,7 @@ func startLoop(ctx context.Context, e *environment, h heat) (*process, error) {
 	if err != nil {
 		return nil, fmt.Errorf("find this program: %w", err)
 	}
-	return launch(ctx, h.log, self, loopCommand, "--kubeconfig", e.state.Kubeconfig, "--prefix", h.set.prefix,
+	return launch(h.log, self, loopCommand, "--kubeconfig", e.state.Kubeconfig, "--prefix", h.set.prefix,
 		"--objects", strconv.Itoa(h.set.count), "--resource", h.resource, "--parallel", strconv.Itoa(e.calls), "--at", strconv.FormatInt(h.due.Unix(), 10),
 		"--per-second", strconv.Itoa(h.perSecond))
 }
@@ -95,7 +95,7 @@ func (e *environment) launchInTree(ctx context.Context, log string, qps, burst i
 	}
 	maps.Copy(values, flags)
 	args := replaceFlags(e.state.Components["kube-controller-manager"].Command, values)
-	p, err := launch(ctx, log, args[0], args[1:]...)
+	p, err := launch(log, args[0], args[1:]...)
 	if err != nil {
 		return nil, "", err
 	}

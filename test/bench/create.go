@@ -94,7 +94,7 @@ func (s *site) createRound(ctx context.Context, n int) ([]createMeasurement, err
 	}
 	clear(samples)
 	pids := s.env.processes()
-	pids[theCurfew] = s.curfew.cmd.Process.Pid
+	pids[theCurfew] = s.curfew.PID
 	since, err := startMeter(pids)
 	if err != nil {
 		return nil, err

@@ -19,7 +19,7 @@ func runIdle(ctx context.Context, e *environment) ([]result, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer replay.close()
+	defer replay.proxy.Close()
 	c, err := (&replayOf{e, replay}).launchCurfew(ctx, "idle")
 	if err != nil {
 		return nil, err
@@ -30,15 +30,15 @@ func runIdle(ctx context.Context, e *environment) ([]result, error) {
 	}
 	var shares, requests []float64
 	for n := 1; n <= e.rounds; n++ {
-		from, _ := cpuTime(c.cmd.Process.Pid)
 		before, err := c.requests(ctx)
+		from, _ := cpuTime(c.PID)
 		if err == nil {
 			err = pause(ctx, idleWindow)
 		}
 		if err != nil {
 			return nil, err
 		}
-		to, _ := cpuTime(c.cmd.Process.Pid)
+		to, _ := cpuTime(c.PID)
 		after, err := c.requests(ctx)
 		if err != nil {
 			return nil, err

@@ -32,7 +32,7 @@ func runMemory(ctx context.Context, e *environment) ([]result, error) {
 		if err != nil {
 			return nil, err
 		}
-		defer replay.close()
+		defer replay.proxy.Close()
 		for _, measure := range []func(context.Context, *replayOf) (memoryRun, error){curfewMemory, inTreeMemory} {
 			run, err := measure(ctx, &replayOf{e, replay})
 			if err != nil {
@@ -68,7 +68,7 @@ func curfewMemory(ctx context.Context, r *replayOf) (memoryRun, error) {
 
 // launchCurfew starts Curfew on the replayed Jobs and returns when it tracks them all.
 func (r *replayOf) launchCurfew(ctx context.Context, name string) (*curfewProcess, error) {
-	kubeconfig, err := r.kubeconfig(r.env, r.env.curfewConfig)
+	kubeconfig, err := r.env.kubeconfigOf(r.proxy, r.env.curfewConfig)
 	if err != nil {
 		return nil, err
 	}
@@ -91,7 +91,7 @@ func inTreeMemory(ctx context.Context, r *replayOf) (memoryRun, error) {
 			own = path
 		}
 	}
-	kubeconfig, err := r.kubeconfig(r.env, own)
+	kubeconfig, err := r.env.kubeconfigOf(r.proxy, own)
 	if err != nil {
 		return run, err
 	}
@@ -125,7 +125,7 @@ func inTreeMemory(ctx context.Context, r *replayOf) (memoryRun, error) {
 
 // look measures a process that knows all Jobs.
 func (run *memoryRun) look(ctx context.Context, e *environment, p *process, began time.Time, client *http.Client, debug string) error {
-	used, _ := cpuTime(p.cmd.Process.Pid)
+	used, _ := cpuTime(p.PID)
 	run.Seconds, run.CPUSeconds = round(time.Since(began).Seconds()), round(used.Seconds())
 	// The process may free temporary memory without a forced collection.
 	err := pause(ctx, e.calm)

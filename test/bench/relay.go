@@ -2,16 +2,13 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
-	"path/filepath"
 	"sync/atomic"
 	"time"
 
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/clientcmd"
 
 	"curfew.dev/curfew/test/harness"
 )
@@ -41,12 +38,18 @@ func runRelay(ctx context.Context, e *environment) ([]result, error) {
 	var results []result
 	for _, w := range weathers {
 		fmt.Fprintln(e.out, w.about)
-		behind, proxy, err := e.behind(w.handle)
+		proxy, err := behind(e, w.handle)
 		if err != nil {
 			return nil, err
 		}
+		path, err := e.kubeconfigOf(proxy, e.curfewConfig)
+		if err != nil {
+			return nil, err
+		}
+		relayed := *e
+		relayed.state.Kubeconfig, relayed.curfewConfig = path, path
 		field := []contestant{bareLoop, {name: theCurfew, about: "Curfew", start: startLabels}}
-		all, err := (&contest{env: behind, name: "relay_" + w.name, cargo: relayed{labelled{client}}, field: field}).runAll(ctx)
+		all, err := (&contest{env: &relayed, name: "relay_" + w.name, cargo: startedLate{labelled{client}}, field: field}).runAll(ctx)
 		proxy.Close()
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", w.name, err)
@@ -56,39 +59,14 @@ func runRelay(ctx context.Context, e *environment) ([]result, error) {
 	return results, nil
 }
 
-// behind is the environment of contestants behind a relay.
-func (e *environment) behind(handle harness.Handler) (*environment, *harness.Proxy, error) {
-	proxy, err := harness.NewProxy(e.config)
-	if err != nil {
-		return nil, nil, err
-	}
-	proxy.Handle(handle)
-	config, err := clientcmd.LoadFromFile(e.curfewConfig)
-	path := filepath.Join(e.clusterDir(), "config", "relay.kubeconfig")
-	if err == nil {
-		for _, cluster := range config.Clusters {
-			cluster.Server, cluster.CertificateAuthority, cluster.CertificateAuthorityData = proxy.URL(), "", proxy.Authority()
-		}
-		err = clientcmd.WriteToFile(*config, path)
-	}
-	if err != nil {
-		proxy.Close()
-		return nil, nil, fmt.Errorf("write a kubeconfig for the relay: %w", err)
-	}
-	out := *e
-	out.state.Kubeconfig, out.curfewConfig = path, path
-	return &out, proxy, nil
-}
+// startedLate gives Curfew time to start behind a relay.
+type startedLate struct{ labelled }
 
-// relayed gives Curfew time to start behind a relay.
-type relayed struct{ labelled }
-
-func (relayed) dueFrom(due time.Time) time.Time { return due.Add(time.Minute) }
+func (startedLate) dueFrom(due time.Time) time.Time { return due.Add(time.Minute) }
 
 func delayed(least, most time.Duration) harness.Handler {
 	return func(_ http.ResponseWriter, r *http.Request) bool {
-		// An error means that the client has gone.
-		return errors.Is(pause(r.Context(), least+rand.N(most-least+1)), context.Canceled)
+		return pause(r.Context(), least+rand.N(most-least+1)) != nil // The client has gone.
 	}
 }
 
@@ -99,9 +77,7 @@ func refused(each int64) harness.Handler {
 			return false
 		}
 		w.Header().Set("Retry-After", "1")
-		w.Header().Set("Content-Type", "application/json")
-		w.WriteHeader(http.StatusTooManyRequests)
-		fmt.Fprint(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"TooManyRequests","code":429,"message":"too many requests"}`)
+		harness.Fail(w, http.StatusTooManyRequests)
 		return true
 	}
 }

@@ -4,14 +4,9 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"encoding/pem"
 	"errors"
 	"fmt"
-	"io"
-	"log"
 	"net/http"
-	"net/http/httptest"
-	"net/http/httputil"
 	"net/url"
 	"path/filepath"
 	"strconv"
@@ -25,8 +20,9 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"curfew.dev/curfew/test/harness"
 )
 
 // replay is the API server as one sees it who has a million finished Jobs: lists and watches of all
@@ -35,7 +31,7 @@ type replay struct {
 	// templates are real Jobs, which come again and again, each time with names and UIDs of their own.
 	templates []batchv1.Job
 	jobs      int
-	server    *httptest.Server
+	proxy     *harness.Proxy
 }
 
 const (
@@ -51,8 +47,8 @@ const (
 
 // recordAndReplay reads Jobs of the backlog as the API server sends them and serves so many made of
 // them.
-func recordAndReplay(ctx context.Context, e *environment, jobs int) (*replay, error) {
-	r := &replay{jobs: jobs}
+func recordAndReplay(ctx context.Context, e *environment, jobs int) (r *replay, err error) {
+	r = &replay{jobs: jobs}
 	if jobs > 0 {
 		if err := e.backlog(ctx, max(recorded, e.held)); err != nil {
 			return nil, err
@@ -67,68 +63,47 @@ func recordAndReplay(ctx context.Context, e *environment, jobs int) (*replay, er
 		}
 		r.templates = list.Items
 	}
-	return r, r.start(e)
+	r.proxy, err = behind(e, r.answer)
+	return r, err
 }
 
-// start serves the Jobs on loopback, with TLS and HTTP/2 as an API server does.
-func (r *replay) start(e *environment) error {
-	target, err := url.Parse(e.state.Server)
-	if err != nil {
-		return fmt.Errorf("read the API server's address: %w", err)
+// behind starts a proxy before the API server.
+func behind(e *environment, handle harness.Handler) (*harness.Proxy, error) {
+	proxy, err := harness.NewProxy(e.config)
+	if err == nil {
+		proxy.Handle(handle)
 	}
-	// Who asks brings credentials along.
-	transport, err := rest.TransportFor(rest.AnonymousClientConfig(e.config))
-	if err != nil {
-		return fmt.Errorf("make a transport to the API server: %w", err)
-	}
-	pass := &httputil.ReverseProxy{
-		Rewrite:       func(r *httputil.ProxyRequest) { r.SetURL(target) },
-		Transport:     transport,
-		FlushInterval: -1, // events at once
-	}
-	r.server = httptest.NewUnstartedServer(r.handler(pass))
-	r.server.EnableHTTP2 = true
-	r.server.Config.ErrorLog = log.New(io.Discard, "", 0) // of connections that end with their process
-	r.server.StartTLS()
-	return nil
+	return proxy, err
 }
 
-// handler answers requests for all Jobs and passes on all others. It also passes on requests with a
-// label selector: no Job here has a label.
-func (r *replay) handler(pass http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		query := req.URL.Query()
-		switch on, _ := strconv.ParseBool(query.Get("watch")); {
-		case req.Method != http.MethodGet || req.URL.Path != jobsPath || query.Get("labelSelector") != "":
-			pass.ServeHTTP(w, req)
-		case on:
-			_ = r.watch(req.Context(), w, query) // an error means that the client has gone
-		default:
-			r.page(w, query)
-		}
-	})
-}
-
-func (r *replay) close() {
-	r.server.CloseClientConnections()
-	r.server.Close()
-}
-
-// kubeconfig leads here, with the credentials of another.
-func (r *replay) kubeconfig(e *environment, of string) (string, error) {
-	c, err := clientcmd.LoadFromFile(of)
+// kubeconfigOf leads to a proxy, with the credentials of another kubeconfig.
+func (e *environment) kubeconfigOf(proxy *harness.Proxy, other string) (string, error) {
+	c, err := clientcmd.LoadFromFile(other)
 	if err != nil {
 		return "", fmt.Errorf("read a kubeconfig: %w", err)
 	}
 	for _, cluster := range c.Clusters {
-		cluster.Server, cluster.CertificateAuthority = r.server.URL, ""
-		cluster.CertificateAuthorityData = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: r.server.Certificate().Raw})
+		cluster.Server, cluster.CertificateAuthority, cluster.CertificateAuthorityData = proxy.URL(), "", proxy.Authority()
 	}
-	path := filepath.Join(e.clusterDir(), "config", "replay-"+filepath.Base(of))
+	path := filepath.Join(e.clusterDir(), "config", "proxy-"+filepath.Base(other))
 	if err := clientcmd.WriteToFile(*c, path); err != nil {
 		return "", fmt.Errorf("write a kubeconfig: %w", err)
 	}
 	return path, nil
+}
+
+// answer answers requests for all Jobs, except those with a label selector: no Job here has a label.
+func (r *replay) answer(w http.ResponseWriter, req *http.Request) bool {
+	query := req.URL.Query()
+	switch on, _ := strconv.ParseBool(query.Get("watch")); {
+	case req.Method != http.MethodGet || req.URL.Path != jobsPath || query.Get("labelSelector") != "":
+		return false
+	case on:
+		_ = r.watch(req.Context(), w, query) // an error means that the client has gone
+	default:
+		r.page(w, query)
+	}
+	return true
 }
 
 // job is the Job of that number.

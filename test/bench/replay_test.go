@@ -36,10 +36,12 @@ func recordedJob(name string, uid types.UID, version string) *batchv1.Job {
 func TestReplayServer(t *testing.T) {
 	r := &replay{templates: []batchv1.Job{*recordedJob("nightly-report-29301120-000000", "11111111-1111-4111-8111-111111111111", "7")}, jobs: 25}
 	passed := ""
-	server := httptest.NewServer(r.handler(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		passed += req.URL.Path + " "
-		http.NotFound(w, req)
-	})))
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		if !r.answer(w, req) {
+			passed += req.URL.Path + " "
+			http.NotFound(w, req)
+		}
+	}))
 	defer server.Close()
 	client, err := kubernetes.NewForConfig(connect(&rest.Config{Host: server.URL}))
 	if err != nil {

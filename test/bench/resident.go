@@ -3,37 +3,17 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
 	"net/http"
 	"os"
 	"strconv"
 	"strings"
-)
 
-// fetch reads what a URL answers with code 200.
-func fetch(ctx context.Context, client *http.Client, url string) (string, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return "", fmt.Errorf("ask %s: %w", url, err)
-	}
-	resp, err := client.Do(req)
-	if err != nil {
-		return "", fmt.Errorf("ask %s: %w", url, err)
-	}
-	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
-	if err != nil {
-		return "", fmt.Errorf("ask %s: %w", url, err)
-	}
-	if resp.StatusCode != http.StatusOK {
-		return "", fmt.Errorf("%s answers %s", url, resp.Status)
-	}
-	return string(body), nil
-}
+	"curfew.dev/curfew/test/harness"
+)
 
 // scrape reads Prometheus metrics as text: the value of each series, by its name with labels.
 func scrape(ctx context.Context, client *http.Client, url string) (map[string]float64, error) {
-	text, err := fetch(ctx, client, url)
+	text, err := harness.Get(ctx, client, url)
 	samples := map[string]float64{}
 	for line := range strings.Lines(text) {
 		line = strings.TrimSpace(line)
@@ -52,7 +32,7 @@ func scrape(ctx context.Context, client *http.Client, url string) (map[string]fl
 // first collection leaves what sync.Pools and finalizers still hold.
 func heapInUse(ctx context.Context, client *http.Client, debug string) (bytes int64, err error) {
 	for range 3 {
-		text, err := fetch(ctx, client, debug+"/debug/pprof/heap?gc=1&debug=1")
+		text, err := harness.Get(ctx, client, debug+"/debug/pprof/heap?gc=1&debug=1")
 		if err != nil {
 			return 0, err
 		}
@@ -67,7 +47,7 @@ func heapInUse(ctx context.Context, client *http.Client, debug string) (bytes in
 
 // resident is the memory of a process that is in the machine's, in bytes.
 func (p *process) resident() (int64, error) {
-	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.PID))
 	if err != nil {
 		return 0, fmt.Errorf("read how much memory a process has: %w", err)
 	}

@@ -190,7 +190,7 @@ func (e *environment) launchCurfew(ctx context.Context, log, kubeconfig string, 
 	if err != nil {
 		return nil, err
 	}
-	p, err := launch(ctx, log, e.curfew, args...)
+	p, err := launch(log, e.curfew, args...)
 	if err != nil {
 		return nil, err
 	}

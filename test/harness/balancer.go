@@ -137,7 +137,7 @@ func (b *Balancer) probe(ctx context.Context) {
 		backends := slices.Clone(b.backends)
 		b.mu.Unlock()
 		for _, one := range backends {
-			_, err := get(ctx, "http://"+one.webhook.Health+"/readyz")
+			_, err := Get(ctx, nil, "http://"+one.webhook.Health+"/readyz")
 			b.mu.Lock()
 			b.heed(one, err == nil)
 			b.mu.Unlock()

@@ -55,7 +55,7 @@ type CurfewOptions struct {
 func (c *Cluster) StartWebhook(ctx context.Context, options CurfewOptions) (*Curfew, error) {
 	port := options.Port
 	if port == 0 {
-		free, err := freePort()
+		free, err := FreePort()
 		if err != nil {
 			return nil, err
 		}
@@ -69,7 +69,7 @@ func (c *Cluster) StartWebhook(ctx context.Context, options CurfewOptions) (*Cur
 	if err := c.serveWebhook(ctx, port); err != nil {
 		return nil, err
 	}
-	apiPort, err := freePort()
+	apiPort, err := FreePort()
 	if err != nil {
 		return nil, err
 	}
@@ -140,7 +140,7 @@ func (c *Cluster) launchCurfew(ctx context.Context, command string, options Curf
 		}
 	}
 	for _, address := range []*string{&curfew.Health, &curfew.Metrics} {
-		port, err := freePort()
+		port, err := FreePort()
 		if err != nil {
 			return nil, err
 		}
@@ -175,7 +175,7 @@ func (p *Curfew) WaitReady(ctx context.Context) error {
 			return false, fmt.Errorf("it ended: %w", p.Err())
 		default:
 		}
-		_, last = get(ctx, "http://"+p.Health+"/readyz")
+		_, last = Get(ctx, nil, "http://"+p.Health+"/readyz")
 		return last == nil, nil
 	})
 	if err != nil {
@@ -186,15 +186,16 @@ func (p *Curfew) WaitReady(ctx context.Context) error {
 
 // Scrape returns what /metrics says.
 func (p *Curfew) Scrape(ctx context.Context) (string, error) {
-	return get(ctx, "http://"+p.Metrics+"/metrics")
+	return Get(ctx, nil, "http://"+p.Metrics+"/metrics")
 }
 
-func get(ctx context.Context, url string) (string, error) {
+// Get returns what a URL answers, and an error unless the code is 200. A nil client is the default one.
+func Get(ctx context.Context, client *http.Client, url string) (string, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return "", fmt.Errorf("ask %s: %w", url, err)
 	}
-	response, err := http.DefaultClient.Do(request)
+	response, err := cmp.Or(client, http.DefaultClient).Do(request)
 	if err != nil {
 		return "", fmt.Errorf("ask %s: %w", url, err)
 	}

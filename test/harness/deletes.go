@@ -157,12 +157,17 @@ func (p *Proxy) Refuse(namespace, name string, code, times int, header http.Head
 		for key, values := range header {
 			w.Header()[key] = values
 		}
-		w.Header().Set("Content-Type", "application/json")
-		w.WriteHeader(code)
-		status := metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusFailure,
-			Code: int32(code), Message: "refused by a test"}
-		// The client may be gone, which is its affair.
-		_ = json.NewEncoder(w).Encode(status)
+		Fail(w, code)
 		return true
 	})
+}
+
+// Fail answers with a code, as the API server would.
+func Fail(w http.ResponseWriter, code int) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(code)
+	status := metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusFailure,
+		Code: int32(code), Message: "refused by a test"}
+	// The client may be gone, which is its affair.
+	_ = json.NewEncoder(w).Encode(status)
 }

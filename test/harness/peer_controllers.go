@@ -89,7 +89,7 @@ func (c *Cluster) StartPeer(ctx context.Context, peer Peer, options PeerOptions)
 	}
 	var addresses [2]int
 	for i := range addresses {
-		if addresses[i], err = freePort(); err != nil {
+		if addresses[i], err = FreePort(); err != nil {
 			return nil, err
 		}
 	}

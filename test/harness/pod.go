@@ -45,7 +45,7 @@ func (c *Cluster) RunPod(ctx context.Context, pod *corev1.Pod, image Image, root
 	started := &Pod{Pod: pod, Name: pod.Name, ports: map[int32]int{}}
 	args := slices.Clone(container.Args)
 	for _, port := range container.Ports {
-		free, err := freePort()
+		free, err := FreePort()
 		if err != nil {
 			return nil, err
 		}
@@ -164,7 +164,7 @@ func (p *Pod) WaitReady(ctx context.Context) error {
 				return false, fmt.Errorf("it ended: %w", p.Err())
 			default:
 			}
-			_, last = get(ctx, "http://"+address+probe.HTTPGet.Path)
+			_, last = Get(ctx, nil, "http://"+address+probe.HTTPGet.Path)
 			return last == nil, nil
 		})
 		if err != nil {

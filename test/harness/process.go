@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"syscall"
 	"time"
@@ -16,10 +17,17 @@ type Process struct {
 	// Name says what it is, Log where its output goes.
 	Name, Log string
 	PID       int
+	// State is how it ended, once Ended is closed.
+	State *os.ProcessState
 
 	again func() (*Process, error)
 	done  chan struct{}
 	err   error
+}
+
+// Start starts a program that ends with this one.
+func Start(log, program string, args ...string) (*Process, error) {
+	return startProcess(filepath.Base(program), log, false, nil, program, args...)
 }
 
 // startProcess starts a program with the environment of this one and more.
@@ -90,6 +98,7 @@ func start(name, log string, detached bool, cmd *exec.Cmd) (*Process, error) {
 		started <- err
 		if err == nil {
 			process.err = cmd.Wait()
+			process.State = cmd.ProcessState
 			close(process.done)
 		}
 	}()

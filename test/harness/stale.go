@@ -55,7 +55,7 @@ func (c *Cluster) StartStaleAPIServer(ctx context.Context) (*StaleAPIServer, err
 	if err != nil {
 		return nil, err
 	}
-	port, err := freePort()
+	port, err := FreePort()
 	if err != nil {
 		return nil, errors.Join(err, s.etcd.Close())
 	}
