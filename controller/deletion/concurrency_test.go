@@ -94,7 +94,6 @@ func TestConcurrency(t *testing.T) {
 			best := 60 / s.service.Seconds() * float64(s.servers)
 			share := float64(s.done) / best
 			mean := s.latency / time.Duration(s.done)
-			t.Logf("limit %d, share %.3f, mean latency %s", lim.Limit(), share, mean)
 			if share < c.share {
 				t.Errorf("throughput is %.3f of the maximum, want %.2f or more", share, c.share)
 			}
@@ -117,7 +116,6 @@ func TestConcurrencyYields(t *testing.T) {
 	s.servers, s.service = 16, 5*time.Millisecond
 	s.run(c, 60*time.Second)
 	again := c.Limit()
-	t.Logf("alone %d, crowded %d, alone again %d", alone, crowded, again)
 	if crowded > alone*2/3 {
 		t.Errorf("limit %d when the API server is slower, was %d: want at most two thirds", crowded, alone)
 	}
@@ -146,7 +144,6 @@ func TestConcurrencyRefused(t *testing.T) {
 	}
 	s := station{servers: 100, service: 10 * time.Millisecond, refuseAbove: 20, now: at}
 	s.run(c, at+30*time.Second)
-	t.Logf("limit %d, %d accepted, %d refused", c.Limit(), s.done, s.refused)
 	if s.refused*20 > s.done {
 		t.Errorf("%d refused for %d accepted: wants to be below one in twenty", s.refused, s.done)
 	}

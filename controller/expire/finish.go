@@ -101,7 +101,8 @@ func (e *Engine) observe(j *job, res *attemptResult, r reading) {
 	// Latency and failures that a kind causes for its own requests prove nothing about the API
 	// server.
 	troubled := res.troubled(j.kind)
-	own := e.alone(j, r) || res.Code == 0 && e.unheard(j, r) || res.reported == Failed && e.breakers.shut(scopeKind(j.object.Kind)) ||
+	own := e.alone(j, r) || res.Code == 0 && res.Err != nil && e.unheard(j, r) ||
+		res.reported == Failed && e.breakers.shut(scopeKind(j.object.Kind)) ||
 		res.reported == Throttled && (!troubled || j.work != nil || e.breakers.shut(scopeKind(j.object.Kind)))
 	if !own && (res.Latency > 0 || troubled && res.Code > 0) {
 		e.conc.Observe(deletion.Sample{At: r.mono, Latency: res.Latency, InFlight: e.inFlight + 1, Refused: troubled})

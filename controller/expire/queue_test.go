@@ -99,16 +99,20 @@ func TestKindInTrouble(t *testing.T) {
 	}
 }
 
-// No DELETE is answered, and nothing else is due. If the API server answers when it is asked for
-// its time, the kind is paused; else everything is.
-func TestHangingKindAlone(t *testing.T) {
+// answering are the options of an engine whose API server tells its time at once.
+func answering() Options {
 	skew := deletion.NewSkew(clock.RealClock{})
-	answers := Options{Skew: skew, Ping: func(context.Context) error {
+	return Options{Skew: skew, Ping: func(context.Context) error {
 		now := time.Now()
 		skew.Learn(now, now, now.UTC().Format(http.TimeFormat))
 		return nil
 	}}
-	for want, options := range map[string]Options{"kind Widget Unreachable true": answers, "apiserver Widget Unreachable true": {}} {
+}
+
+// No DELETE is answered, and nothing else is due. If the API server answers when it is asked for
+// its time, the kind is paused; else everything is.
+func TestHangingKindAlone(t *testing.T) {
+	for want, options := range map[string]Options{"kind Widget Unreachable true": answering(), "apiserver Widget Unreachable true": {}} {
 		besides(t, options, hang, func(_ *Engine, s *tenants, track func(string, int, time.Time)) {
 			track("Widget", 100, time.Now())
 			pass(2 * time.Minute)

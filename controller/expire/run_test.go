@@ -158,7 +158,6 @@ func TestRunDrains(t *testing.T) {
 		if s.peak < 32 || s.peak > DefaultMaxConcurrency {
 			t.Errorf("at most %d at a time, with an API server that does not get slower", s.peak)
 		}
-		t.Logf("peak %d", s.peak)
 	})
 }
 

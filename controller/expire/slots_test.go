@@ -199,6 +199,22 @@ func TestSlowNamespaces(t *testing.T) {
 	}
 }
 
+// Each DELETE takes two seconds, while the API server answers other requests at once, such as those for
+// pauses: more are sent at a time.
+func TestAllAnswersAreSlow(t *testing.T) {
+	o := answering()
+	s := &tenants{slow: func(Request) bool { return true }, answers: func(ctx context.Context, _ Request) Response {
+		time.Sleep(2 * time.Second)
+		return Response{Code: http.StatusOK, Err: o.Ping(ctx)}
+	}}
+	among(t, o, s, func(e *Engine, track track) {
+		track("Widget", "ci", 1000, time.Now())
+		if pass(90 * time.Second); e.Tracked() > 0 {
+			t.Errorf("%d of 1000 are left after 90 s, with %d under way at most", e.Tracked(), s.peak())
+		}
+	})
+}
+
 // A namespace's live judgements hang, so many of them that they would take all slots for long.
 // Others of the same kind are judged live as well, and on time, however few slots there are.
 func TestSlowJudgementsOfANamespace(t *testing.T) {

@@ -20,6 +20,7 @@ var weathers = []struct {
 }{
 	{"jitter", "each request takes 0.3 to 1.5 s longer", delayed(300*time.Millisecond, 1500*time.Millisecond)},
 	{"500ms", "each request takes 500 ms longer", delayed(500*time.Millisecond, 500*time.Millisecond)},
+	{"2s", "each request takes 2 s longer", delayed(2*time.Second, 2*time.Second)},
 	{"429", "each third request is answered 429, with Retry-After: 1", refused(3)},
 	{"lossy", "every ten seconds half of the watches end", lossy(10 * time.Second)},
 }
