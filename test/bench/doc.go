@@ -16,7 +16,8 @@
 // seen by one neutral watch (observer.go), and in the drain of Jobs another client makes small
 // requests meanwhile (bystander.go). The rounds are interleaved and only values of the same round are
 // divided by each other, because a machine's speed drifts by more than the differences to measure.
-// loop.go is the bare loop of calls, in a process of its own like all others.
+// loop.go is the bare loop of calls, in a process of its own like all others. Relays (relay.go) let
+// labelled ConfigMaps fall due behind an API server that is slow, refuses requests or ends watches.
 //
 // Memory (memory.go) and idle time (idle.go) are measured with Jobs that are not due: a server between
 // controller and API server makes them of real ones (replay.go). A restart (restart.go) finds a

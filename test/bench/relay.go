@@ -42,6 +42,7 @@ func runRelay(ctx context.Context, e *environment) ([]result, error) {
 		if err != nil {
 			return nil, err
 		}
+		defer proxy.Close()
 		path, err := e.kubeconfigOf(proxy, e.curfewConfig)
 		if err != nil {
 			return nil, err
@@ -50,7 +51,6 @@ func runRelay(ctx context.Context, e *environment) ([]result, error) {
 		relayed.state.Kubeconfig, relayed.curfewConfig = path, path
 		field := []contestant{bareLoop, {name: theCurfew, about: "Curfew", start: startLabels}}
 		all, err := (&contest{env: &relayed, name: "relay_" + w.name, cargo: startedLate{labelled{client}}, field: field}).runAll(ctx)
-		proxy.Close()
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", w.name, err)
 		}
