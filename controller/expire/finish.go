@@ -80,7 +80,7 @@ func (e *Engine) heard(j *job, res *attemptResult, r reading) {
 	e.end(j)
 }
 
-// throttle handles a 429. If the API server itself is overloaded, everything pauses, but not for a
+// throttle handles a 429. If the API server itself refuses all requests, everything pauses, but not for a
 // kind whose breaker shows that others are answered. The object waits in any case: see finishEntry.
 // The answer to the account of a run is its own affair: a tenant can make the API server send it.
 // The lock is held.
@@ -89,7 +89,7 @@ func (e *Engine) throttle(j *job, res *attemptResult, r reading) {
 		return
 	}
 	if res.overloaded(j.kind) && !e.breakers.shut(scopeKind(j.object.Kind)) {
-		e.pause.begin(r, min(maxPause, res.After))
+		e.pause.refused(r, min(maxPause, res.After))
 	}
 	if j.traffic.refused == 0 {
 		j.traffic.refused = r.mono
@@ -191,8 +191,8 @@ func (e *Engine) retry(slot uint32, res *attemptResult, now int64, r reading) {
 		most = backoffTrouble
 	}
 	after := min(res.After, maxBackoff)
-	if res.overloaded(e.kinds[en.Kind].opts) {
-		after = 0 // Everything pauses, and this object is no reason.
+	if res.overloaded(e.kinds[en.Kind].opts) { // This object is no reason: see retryAfter.
+		after, most = 0, backoffFirst
 	}
 	wait := max(backoff(int(en.Attempts), most, e.opts.jitter()), after)
 	if (res.reported == Failed || res.reported == Refused) && res.After == 0 {

@@ -25,16 +25,20 @@ type traffic struct {
 // remembered is how long a quick answer shows that a resource as a whole does not hang.
 const remembered = 10 * time.Minute
 
-// retryAfter is the wait that a 429 asks for, in monotonic time. The API server guesses it, and may
-// admit requests long before. So one request a second is sent, and the first that is admitted ends
-// the wait.
+// retryAfter is the wait that 429s ask for, in monotonic time. One among other answers concerns its
+// object alone: fewer requests at a time are enough then. The API server guesses how long to wait,
+// and may admit requests long before. So one request a second is sent, and the first that is
+// admitted ends the wait.
 type retryAfter struct {
-	began, to time.Duration
-	next      time.Duration // when the next request may be sent
+	began, to, next time.Duration // next: when the next request may be sent
+	refusals        int           // in a row
 }
 
-// begin begins a wait, or makes it longer.
-func (w *retryAfter) begin(r reading, after time.Duration) {
+// refused begins a wait, or makes it longer, if breakerThreshold requests in a row were refused.
+func (w *retryAfter) refused(r reading, after time.Duration) {
+	if w.refusals++; w.refusals < breakerThreshold {
+		return
+	}
 	if r.mono >= w.to {
 		w.next = r.mono + minRetry
 	}
@@ -54,6 +58,7 @@ func (w *retryAfter) sent(r reading) (waits bool) {
 
 // admitted ends the wait if the API server has admitted a request that was sent since it began.
 func (w *retryAfter) admitted(started time.Duration) {
+	w.refusals = 0
 	if started > w.began {
 		w.to = 0
 	}

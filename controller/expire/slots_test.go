@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -199,20 +200,34 @@ func TestSlowNamespaces(t *testing.T) {
 	}
 }
 
-// Each DELETE takes two seconds, while the API server answers other requests at once, such as those for
-// pauses: more are sent at a time.
-func TestAllAnswersAreSlow(t *testing.T) {
-	o := answering()
-	s := &tenants{slow: func(Request) bool { return true }, answers: func(ctx context.Context, _ Request) Response {
-		time.Sleep(2 * time.Second)
-		return Response{Code: http.StatusOK, Err: o.Ping(ctx)}
-	}}
-	among(t, o, s, func(e *Engine, track track) {
-		track("Widget", "ci", 1000, time.Now())
-		if pass(90 * time.Second); e.Tracked() > 0 {
-			t.Errorf("%d of 1000 are left after 90 s, with %d under way at most", e.Tracked(), s.peak())
+// All DELETEs are answered slowly, or each third is refused, while the API server answers other
+// requests at once, such as those for pauses: more are sent at a time.
+func TestAllAnswersAreBad(t *testing.T) {
+	for name, answer := range map[string]answers{"slow": slowly(2*time.Second, http.StatusOK), "429": eachThird(Response{
+		Code: http.StatusTooManyRequests, RetryAfter: time.Second, Origin: deletion.FromServer,
+	})} {
+		o := answering()
+		s := &tenants{slow: func(Request) bool { return true }, answers: func(ctx context.Context, r Request) Response {
+			_ = o.Ping(ctx)
+			return answer(ctx, r)
+		}}
+		among(t, o, s, func(e *Engine, track track) {
+			track("Widget", "ci", 1000, time.Now())
+			if pass(90 * time.Second); e.Tracked() > 0 {
+				t.Errorf("%s: %d of 1000 are left after 90 s, with %d under way at most", name, e.Tracked(), s.peak())
+			}
+		})
+	}
+}
+
+func eachThird(refusal Response) answers {
+	var requests atomic.Int64
+	return func(context.Context, Request) Response {
+		if requests.Add(1)%3 == 0 {
+			return refusal
 		}
-	})
+		return Response{Code: http.StatusOK}
+	}
 }
 
 // A namespace's live judgements hang, so many of them that they would take all slots for long.

@@ -77,7 +77,7 @@ func refused(each int64) harness.Handler {
 			return false
 		}
 		w.Header().Set("Retry-After", "1")
-		harness.Fail(w, http.StatusTooManyRequests)
+		http.Error(w, "Too many requests, please try again later.", http.StatusTooManyRequests) // As the API server's filters do.
 		return true
 	}
 }
