@@ -80,10 +80,10 @@ func (e *Engine) heard(j *job, res *attemptResult, r reading) {
 	e.end(j)
 }
 
-// throttle handles a 429. If the API server itself refuses all requests, everything pauses, but not for a
-// kind whose breaker shows that others are answered. The object waits in any case: see finishEntry.
-// The answer to the account of a run is its own affair: a tenant can make the API server send it.
-// The lock is held.
+// throttle handles a 429. If the API server itself refuses several requests in a row, everything
+// pauses, but not for a kind whose breaker shows that others are answered. The object waits in any
+// case: see retry. The answer to the account of a run is its own affair: a tenant can make the API
+// server send it. The lock is held.
 func (e *Engine) throttle(j *job, res *attemptResult, r reading) {
 	if j.work != nil {
 		return

@@ -26,9 +26,9 @@ func TestMaxDeletionsPerMinuteWithoutAnswers(t *testing.T) {
 	}
 }
 
-// Backfill has its own rate and delays no other deletions.
-// Objects that a stamp alone claims to be backfilled yield to those that are, so that forged stamps
-// do not use up the rate of a policy. They are deleted when nothing else needs it.
+// Backfill has its own rate and delays no other deletions. Objects that a stamp alone claims to be
+// backfilled yield to those that are, so that forged stamps do not use up the rate of a policy. They
+// are deleted when nothing else needs it.
 func TestClaimedBackfillYields(t *testing.T) {
 	w, outcomes, _ := ready(t, func(o *Options) { o.BackfillPerMinute = 5 })
 	for _, row := range []struct {
