@@ -122,7 +122,7 @@ func (m *movable) Now() time.Time { return m.RealClock.Now().Add(time.Duration(m
 // its CAs has signed. It reads the file again for each connection.
 func TestRequireClients(t *testing.T) {
 	now := time.Now()
-	server, one, two := mustCA(t, now), mustCA(t, now), mustCA(t, now)
+	server, a, two := mustCA(t, now), mustCA(t, now), mustCA(t, now)
 	file := filepath.Join(t.TempDir(), "ca.crt")
 	trust := func(ca *authority) {
 		must(t, os.WriteFile(file, encode(ca.certificate), 0o600))
@@ -133,7 +133,7 @@ func TestRequireClients(t *testing.T) {
 	if _, err := RequireClients(config, file, nil); err == nil {
 		t.Error("a file that does not exist is taken")
 	}
-	trust(one)
+	trust(a)
 	any, err := RequireClients(config, file, nil)
 	must(t, err)
 	named, err := RequireClients(config, file, []string{"another", "curfew-webhook"})
@@ -145,9 +145,9 @@ func TestRequireClients(t *testing.T) {
 		by     *authority
 		want   bool
 	}{
-		"any name":        {any, one, true},
-		"an allowed name": {named, one, true},
-		"another name":    {others, one, false},
+		"any name":        {any, a, true},
+		"an allowed name": {named, a, true},
+		"another name":    {others, a, false},
 		"another CA":      {any, two, false},
 		"no certificate":  {any, nil, false},
 	} {
@@ -159,7 +159,7 @@ func TestRequireClients(t *testing.T) {
 	if err := asked(t, any, two); err != nil {
 		t.Errorf("the new CA is not taken: %v", err)
 	}
-	if asked(t, any, one) == nil {
+	if asked(t, any, a) == nil {
 		t.Error("the old CA still is")
 	}
 	must(t, os.Remove(file))

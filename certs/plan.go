@@ -87,8 +87,8 @@ func (m *material) restore(last material, now time.Time) {
 		if r.certificate == nil || m.signing.is(r.certificate) || m.next.is(r.certificate) || slices.ContainsFunc(others, same) {
 			continue
 		}
-		if at := slices.IndexFunc(last.retired, same); at >= 0 && r.until.IsZero() {
-			r.until = last.retired[at].until
+		if i := slices.IndexFunc(last.retired, same); i >= 0 && r.until.IsZero() {
+			r.until = last.retired[i].until
 		}
 		others = append(others, r)
 	}
@@ -132,12 +132,12 @@ func (w wanted) rotate(m *material, out *outcome, trusted trust, forced bool, no
 		}
 		return nil
 	}
-	at := renewal(m.signing.certificate)
+	t := renewal(m.signing.certificate)
 	switch {
 	case forced:
 		say("made the next CA, since the Secret was emptied")
-	case !now.Before(at):
-		say("made the next CA, since the present one was due at %s", at.Format(time.RFC3339))
+	case !now.Before(t):
+		say("made the next CA, since the present one was due at %s", t.Format(time.RFC3339))
 	default:
 		return nil
 	}
@@ -178,19 +178,19 @@ func (m material) trustsOnly(data map[string][]byte) bool {
 
 // due is the earliest instant at which plan would change something by itself.
 func (w wanted) due(m material, trusted trust, now time.Time) time.Time {
-	at := renewal(m.signing.certificate)
+	t := renewal(m.signing.certificate)
 	if m.next != nil { // Already made. It waits until it is trusted.
-		at = m.signing.certificate.NotAfter
+		t = m.signing.certificate.NotAfter
 		if since, ok := trusted.since(m.next.certificate); ok {
-			at = earliest(at, since.Add(w.settle))
+			t = earliest(t, since.Add(w.settle))
 		} else {
-			at = earliest(at, now.Add(w.settle))
+			t = earliest(t, now.Add(w.settle))
 		}
 	}
 	for _, r := range m.retired {
-		at = earliest(earliest(at, r.until), r.certificate.NotAfter)
+		t = earliest(earliest(t, r.until), r.certificate.NotAfter)
 	}
-	return at
+	return t
 }
 
 func earliest(a, b time.Time) time.Time {
@@ -253,8 +253,8 @@ func (t trust) since(ca *x509.Certificate) (time.Time, bool) {
 	if t.noWebhooks {
 		return ca.NotBefore.Add(backdate), true
 	}
-	at, ok := t.everywhere[string(ca.Raw)]
-	return at, ok
+	instant, ok := t.everywhere[string(ca.Raw)]
+	return instant, ok
 }
 
 func bundlesOf(configurations []client.Object) [][]byte {

@@ -95,7 +95,7 @@ func TestPlanIsStableUntilDue(t *testing.T) {
 			t.Errorf("%s: reasons %q, due %s; want none and %s", name, again.reasons, again.due, first.due)
 		}
 	}
-	if at := mustPlan(t, w, first.data, observed{}, first.due); len(at.reasons) == 0 {
+	if outcome := mustPlan(t, w, first.data, observed{}, first.due); len(outcome.reasons) == 0 {
 		t.Error("nothing happened at the due time")
 	}
 }
@@ -244,8 +244,8 @@ func TestServedCAStays(t *testing.T) {
 // other.
 func TestLeafIsNeeded(t *testing.T) {
 	now := epoch.Add(time.Hour)
-	one, two := mustPlan(t, testWanted(), nil, observed{}, epoch).material.signing, mustPlan(t, testWanted(), nil, observed{}, epoch).material.signing
-	served, err := newLeaf(one, servingSpec([]string{"localhost"}, nil), epoch, DefaultServingLifetime)
+	a, two := mustPlan(t, testWanted(), nil, observed{}, epoch).material.signing, mustPlan(t, testWanted(), nil, observed{}, epoch).material.signing
+	served, err := newLeaf(a, servingSpec([]string{"localhost"}, nil), epoch, DefaultServingLifetime)
 	must(t, err)
 	for name, tc := range map[string]struct {
 		leaf    *leaf
@@ -254,14 +254,14 @@ func TestLeafIsNeeded(t *testing.T) {
 		at      time.Time
 		want    bool
 	}{
-		"none":                                  {nil, one, trust{}, now, true},
-		"fresh":                                 {served, one, trust{}, now, false},
-		"due":                                   {served, one, trust{}, served.renew, true},
-		"another CA that is not everywhere":     {served, two, everywhere(now, one.certificate), now, false},
-		"another CA that is everywhere":         {served, two, everywhere(now, one.certificate, two.certificate), now, true},
+		"none":                                  {nil, a, trust{}, now, true},
+		"fresh":                                 {served, a, trust{}, now, false},
+		"due":                                   {served, a, trust{}, served.renew, true},
+		"another CA that is not everywhere":     {served, two, everywhere(now, a.certificate), now, false},
+		"another CA that is everywhere":         {served, two, everywhere(now, a.certificate, two.certificate), now, true},
 		"due by a CA that is not everywhere":    {served, two, trust{}, served.renew, false},
 		"ended, by a CA that is not everywhere": {served, two, trust{}, served.certificate.Leaf.NotAfter, true},
-		"from the future":                       {served, one, trust{}, epoch.Add(-time.Hour), true},
+		"from the future":                       {served, a, trust{}, epoch.Add(-time.Hour), true},
 	} {
 		if got := tc.leaf.needed(tc.signing.certificate, tc.trusted, tc.at); (got != "") != tc.want {
 			t.Errorf("%s: %q, want needed: %v", name, got, tc.want)

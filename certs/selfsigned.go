@@ -171,12 +171,12 @@ func (s *SelfSigned) learnTime(ctx context.Context) {
 	if s.options.ServerTime == nil {
 		return
 	}
-	at, err := s.options.ServerTime(ctx)
+	t, err := s.options.ServerTime(ctx)
 	if err != nil {
 		log.FromContext(ctx).V(1).Info("The API server's time is not known", "error", err.Error())
 		return
 	}
-	s.ahead.Store(int64(at.Sub(s.options.Clock.Now())))
+	s.ahead.Store(int64(t.Sub(s.options.Clock.Now())))
 }
 
 // now is the API server's time, as far as is known.

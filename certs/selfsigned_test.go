@@ -367,12 +367,12 @@ func TestPassSaysWhenToComeBack(t *testing.T) {
 		t.Errorf("wait %s, err %v; want %s", wait, err, resync)
 	}
 	leaf, _ := s.GetCertificate(nil)
-	at := renewal(leaf.Leaf)
-	clk.SetTime(at.Add(-20 * time.Second))
+	instant := renewal(leaf.Leaf)
+	clk.SetTime(instant.Add(-20 * time.Second))
 	if wait, err = s.pass(t.Context()); err != nil || wait != 20*time.Second {
 		t.Errorf("wait %s, err %v; want the 20s to the renewal", wait, err)
 	}
-	clk.SetTime(at.Add(-time.Millisecond))
+	clk.SetTime(instant.Add(-time.Millisecond))
 	if wait, err = s.pass(t.Context()); err != nil || wait != calm {
 		t.Errorf("wait %s, err %v; want never less than %s", wait, err, calm)
 	}

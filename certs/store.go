@@ -87,14 +87,14 @@ const rewatch = 2 * time.Second
 // correctness.
 func (s *SelfSigned) watchAll(ctx context.Context, changed func()) (stopped *sync.WaitGroup) {
 	stopped = &sync.WaitGroup{}
-	one := func(list client.ObjectList, name string, opts ...client.ListOption) {
+	fn := func(list client.ObjectList, name string, opts ...client.ListOption) {
 		opts = append(opts, client.MatchingFields{"metadata.name": name})
 		stopped.Go(func() { s.watchOne(ctx, list, opts, changed) })
 	}
-	one(&corev1.SecretList{}, s.options.SecretName, client.InNamespace(s.options.Namespace))
+	fn(&corev1.SecretList{}, s.options.SecretName, client.InNamespace(s.options.Namespace))
 	for _, name := range s.options.Configurations {
-		one(&admissionv1.MutatingWebhookConfigurationList{}, name)
-		one(&admissionv1.ValidatingWebhookConfigurationList{}, name)
+		fn(&admissionv1.MutatingWebhookConfigurationList{}, name)
+		fn(&admissionv1.ValidatingWebhookConfigurationList{}, name)
 	}
 	return stopped
 }
@@ -155,9 +155,9 @@ func RequireClients(config *tls.Config, caFile string, names []string) (*tls.Con
 		if err != nil {
 			return nil, err
 		}
-		one := inner.Clone()
-		one.ClientCAs = cas
-		return one, nil
+		copied := inner.Clone()
+		copied.ClientCAs = cas
+		return copied, nil
 	}
 	return outer, nil
 }

@@ -135,8 +135,8 @@ func applyPatches(patches []types.Patch) (resmap.ResMap, error) {
 	}
 	for _, patch := range patches {
 		found := false
-		for _, one := range built.Resources() {
-			found = found || patch.Target != nil && one.GetKind() == patch.Target.Kind && one.GetName() == patch.Target.Name
+		for _, resource := range built.Resources() {
+			found = found || patch.Target != nil && resource.GetKind() == patch.Target.Kind && resource.GetName() == patch.Target.Name
 		}
 		if !found {
 			return nil, fmt.Errorf("no resource matches %v", patch.Target)

@@ -30,11 +30,11 @@ func TestPatchesForManagedClusters(t *testing.T) {
 			t.Errorf("%v of\n%s", err, patch)
 			continue
 		}
-		for _, one := range built.Resources() {
-			switch one.GetKind() + " " + one.GetName() {
+		for _, resource := range built.Resources() {
+			switch resource.GetKind() + " " + resource.GetName() {
 			case "Deployment curfew-webhook":
 				var deployment appsv1.Deployment
-				if err := yaml.UnmarshalStrict([]byte(one.MustYaml()), &deployment); err != nil {
+				if err := yaml.UnmarshalStrict([]byte(resource.MustYaml()), &deployment); err != nil {
 					t.Fatal(err)
 				}
 				container := deployment.Spec.Template.Spec.Containers[0]
@@ -52,8 +52,8 @@ func TestPatchesForManagedClusters(t *testing.T) {
 					t.Errorf("the ports are %v, the flags say %v, in\n%s", have, want, patch)
 				}
 			case "Service curfew-webhook":
-				if !strings.Contains(one.MustYaml(), "targetPort: webhook") {
-					t.Errorf("the Service does not lead to the port by name: %s", one.MustYaml())
+				if !strings.Contains(resource.MustYaml(), "targetPort: webhook") {
+					t.Errorf("the Service does not lead to the port by name: %s", resource.MustYaml())
 				}
 			}
 		}

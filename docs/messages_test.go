@@ -261,16 +261,16 @@ func TestMessages(t *testing.T) {
 	if len(quoted) < 20 {
 		t.Errorf("only %d messages are quoted", len(quoted))
 	}
-	said := spoken(t)
+	messages := spoken(t)
 	for _, line := range quoted {
 		begin, _, cut := strings.Cut(strings.TrimPrefix(line, warned), "…")
-		if !slices.ContainsFunc(said, func(message string) bool {
+		if !slices.ContainsFunc(messages, func(message string) bool {
 			return message == begin || cut && strings.HasPrefix(message, begin)
 		}) {
 			t.Errorf("a page quotes what admission does not say:\n%s", line)
 		}
 	}
 	if t.Failed() {
-		t.Logf("it says:\n%s", strings.Join(said, "\n"))
+		t.Logf("it says:\n%s", strings.Join(messages, "\n"))
 	}
 }

@@ -325,11 +325,11 @@ func (w webhook) selects(t *testing.T, attributes *admission.VersionedAttributes
 		selector, err = metav1.LabelSelectorAsSelector(w.objects)
 		must(t, err)
 		selected := false // As the API server does: by the labels that it had as well.
-		for _, of := range []runtime.Object{attributes.GetObject(), attributes.GetOldObject()} {
-			if of == nil {
+		for _, object := range []runtime.Object{attributes.GetObject(), attributes.GetOldObject()} {
+			if object == nil {
 				continue
 			}
-			object, err := meta.Accessor(of)
+			object, err := meta.Accessor(object)
 			must(t, err)
 			selected = selected || selector.Matches(labels.Set(object.GetLabels()))
 		}

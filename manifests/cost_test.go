@@ -64,7 +64,7 @@ func (s stuffing) object(value string) map[string]any {
 }
 
 // cost is what the API server reckons for all conditions of a webhook together.
-func cost(t *testing.T, evaluator celplugin.ConditionEvaluator, kind schema.GroupVersionKind, at schema.GroupVersionResource, sub string, operation admission.Operation, object, old map[string]any) int64 {
+func cost(t *testing.T, evaluator celplugin.ConditionEvaluator, kind schema.GroupVersionKind, resource schema.GroupVersionResource, sub string, operation admission.Operation, object, old map[string]any) int64 {
 	t.Helper()
 	unstructuredOf := func(content map[string]any) runtime.Object {
 		if content == nil {
@@ -75,14 +75,14 @@ func cost(t *testing.T, evaluator celplugin.ConditionEvaluator, kind schema.Grou
 	}
 	now, was := unstructuredOf(object), unstructuredOf(old)
 	attributes := &admission.VersionedAttributes{
-		Attributes:    admission.NewAttributesRecord(now, was, kind, "team", "a", at, sub, operation, &metav1.UpdateOptions{}, false, &user.DefaultInfo{Name: "system:serviceaccount:ci:bot"}),
+		Attributes:    admission.NewAttributesRecord(now, was, kind, "team", "a", resource, sub, operation, &metav1.UpdateOptions{}, false, &user.DefaultInfo{Name: "system:serviceaccount:ci:bot"}),
 		VersionedKind: kind, VersionedObject: admission.NewLazyObject(now), VersionedOldObject: admission.NewLazyObject(was),
 	}
 	yes := authorizer.AuthorizerFunc(func(context.Context, authorizer.Attributes) (authorizer.Decision, string, error) {
 		return authorizer.DecisionAllow, "", nil
 	})
 	const budget = int64(math.MaxInt64)
-	results, left, err := evaluator.ForInput(t.Context(), attributes, celplugin.CreateAdmissionRequest(attributes.Attributes, metav1.GroupVersionResource(at), metav1.GroupVersionKind(kind)),
+	results, left, err := evaluator.ForInput(t.Context(), attributes, celplugin.CreateAdmissionRequest(attributes.Attributes, metav1.GroupVersionResource(resource), metav1.GroupVersionKind(kind)),
 		celplugin.OptionalVariableBindings{Authorizer: yes}, nil, budget)
 	must(t, err)
 	for _, result := range results {

@@ -41,12 +41,12 @@ var defaultLabelRequests = map[string]request{
 // What a policy with a default TTL label names is sent once, whether it has a profile or not, and
 // nothing else is.
 func TestDefaultLabelsConditions(t *testing.T) {
-	in := &webhookconfig.Input{Kinds: served(t), Namespace: "curfew-system", Controller: "curfew-controller", Protect: []string{"kube-system"}}
+	input := &webhookconfig.Input{Kinds: served(t), Namespace: "curfew-system", Controller: "curfew-controller", Protect: []string{"kube-system"}}
 	for _, resource := range []string{"configmaps", "things", "services", "nodes", "persistentvolumeclaims", "clusterroles", "persistentvolumes", "jobsets", "deployments"} {
 		scoped := resource == "nodes" || resource == "clusterroles" || resource == "persistentvolumes"
-		in.Places = append(in.Places, discovery.Place{Kind: discovery.Kind{GroupVersionKind: kinds[resource], Resource: resource, ClusterScoped: scoped}})
+		input.Places = append(input.Places, discovery.Place{Kind: discovery.Kind{GroupVersionKind: kinds[resource], Resource: resource, ClusterScoped: scoped}})
 	}
-	entries := coveredWith(t, in,
+	entries := coveredWith(t, input,
 		"{metadata: {name: a}, spec: {match: {kinds: [{kind: ConfigMap}, {kind: Node}, {group: apps, kind: Deployment}, {group: gone.example.com, kind: Gone}], namespaceSelector: {matchLabels: {env: dev}}}, defaults: {ttlLabel: {value: 7d}}}}",
 		"{metadata: {name: b}, spec: {match: {kinds: [{group: example.com, kind: Thing}, {kind: '*'}], namespaceSelector: {matchLabels: {env: dev}}, objectSelector: {matchLabels: {app: x}}}, defaults: {ttlLabel: {value: 7d}}}}",
 		"{metadata: {name: c}, spec: {match: {kinds: [{group: rbac.authorization.k8s.io, kind: ClusterRole}, {kind: PersistentVolume}]}, defaults: {ttlLabel: {value: 7d}}}}",
@@ -64,11 +64,11 @@ func TestDefaultLabelsConditions(t *testing.T) {
 // A policy that denies protection of a kind without a profile has a request sent that protects an
 // object. Kinds that no policy names are sent for their label alone.
 func TestProtectionConditions(t *testing.T) {
-	in := &webhookconfig.Input{Kinds: served(t), Namespace: "curfew-system", Controller: "curfew-controller"}
+	input := &webhookconfig.Input{Kinds: served(t), Namespace: "curfew-system", Controller: "curfew-controller"}
 	for _, resource := range []string{"configmaps", "services", "deployments"} {
-		in.Places = append(in.Places, discovery.Place{Kind: discovery.Kind{GroupVersionKind: kinds[resource], Resource: resource}})
+		input.Places = append(input.Places, discovery.Place{Kind: discovery.Kind{GroupVersionKind: kinds[resource], Resource: resource}})
 	}
-	entries := coveredWith(t, in, "{metadata: {name: a}, spec: {match: {kinds: [{kind: ConfigMap}, {group: apps, kind: Deployment}], namespaceSelector: {matchLabels: {env: dev}}}, bounds: {protect: Deny}}}",
+	entries := coveredWith(t, input, "{metadata: {name: a}, spec: {match: {kinds: [{kind: ConfigMap}, {group: apps, kind: Deployment}], namespaceSelector: {matchLabels: {env: dev}}}, bounds: {protect: Deny}}}",
 		"{metadata: {name: b}, spec: {bounds: {protect: Deny}}}")
 	env := environment.MustBaseEnvSet(oldest)
 	for _, w := range entries {
@@ -99,7 +99,7 @@ func TestProtectionConditions(t *testing.T) {
 // A kind that has a profile is sent as such, not a second time.
 func TestDefaultLabelOfAKindWithAProfile(t *testing.T) {
 	policy := "{metadata: {name: a}, spec: {match: {kinds: [{group: apps, kind: Deployment}]}, defaults: {ttlLabel: {value: 7d}}}}"
-	in := &webhookconfig.Input{Kinds: served(t), Namespace: "curfew-system", Controller: "curfew-controller",
+	input := &webhookconfig.Input{Kinds: served(t), Namespace: "curfew-system", Controller: "curfew-controller",
 		Places: []discovery.Place{everywhere("deployments")}}
-	evaluate(t, coveredWith(t, in, policy), map[string]request{"Deployment": {resource: "deployments", new: bareJob, wants: "policies.kinds.curfew.dev validate-policies.deployments.apps.curfew.dev"}})
+	evaluate(t, coveredWith(t, input, policy), map[string]request{"Deployment": {resource: "deployments", new: bareJob, wants: "policies.kinds.curfew.dev validate-policies.deployments.apps.curfew.dev"}})
 }

@@ -57,20 +57,20 @@ func covered(t *testing.T, policies ...string) []webhook {
 	return coveredWith(t, &webhookconfig.Input{Kinds: served(t), Namespace: "curfew-system", Controller: "curfew-controller"}, policies...)
 }
 
-func coveredWith(t *testing.T, in *webhookconfig.Input, policies ...string) []webhook {
+func coveredWith(t *testing.T, input *webhookconfig.Input, policies ...string) []webhook {
 	t.Helper()
 	objects := build(t, "base")
 	for _, text := range policies {
 		policy := &v1alpha1.LifecyclePolicy{}
 		must(t, yaml.UnmarshalStrict([]byte(text), policy))
-		in.Policies = append(in.Policies, policy)
+		input.Policies = append(input.Policies, policy)
 	}
-	mutating, validating := planned(t, in, objects)
+	mutating, validating := planned(t, input, objects)
 	return webhooks(t, append(objects, runtime.Object(mutating), runtime.Object(validating)))
 }
 
 // planned are the configurations that the controller keeps beside the static ones.
-func planned(t *testing.T, in *webhookconfig.Input, static []runtime.Object,
+func planned(t *testing.T, input *webhookconfig.Input, static []runtime.Object,
 ) (*admissionv1.MutatingWebhookConfiguration, *admissionv1.ValidatingWebhookConfiguration) {
 	t.Helper()
 	convert := func(from, to any) {
@@ -80,7 +80,7 @@ func planned(t *testing.T, in *webhookconfig.Input, static []runtime.Object,
 	}
 	staticValidating, out := &admissionv1.MutatingWebhookConfiguration{}, &admissionv1.ValidatingWebhookConfiguration{}
 	convert(only[*admissionv1.ValidatingWebhookConfiguration](static)[0], staticValidating)
-	mutating, validating := webhookconfig.Configurations(in, only[*admissionv1.MutatingWebhookConfiguration](static)[0], staticValidating)
+	mutating, validating := webhookconfig.Configurations(input, only[*admissionv1.MutatingWebhookConfiguration](static)[0], staticValidating)
 	convert(validating, out)
 	return mutating, out
 }

@@ -31,12 +31,12 @@ func TestRolesForLabelsAreOptIn(t *testing.T) {
 			t.Errorf("verbs %v", rule.Verbs)
 		}
 		for _, resource := range rule.Resources {
-			at := schema.GroupResource{Group: rule.APIGroups[0], Resource: resource}
-			if !resources[at] || len(rule.APIGroups) != 1 {
-				t.Errorf("%s is no built-in resource", at)
+			groupResource := schema.GroupResource{Group: rule.APIGroups[0], Resource: resource}
+			if !resources[groupResource] || len(rule.APIGroups) != 1 {
+				t.Errorf("%s is no built-in resource", groupResource)
 			}
-			if resource == "secrets" || at.Group == rbacv1.GroupName || strings.HasPrefix(resource, "*") {
-				t.Errorf("%s is not to be granted by the way", at)
+			if resource == "secrets" || groupResource.Group == rbacv1.GroupName || strings.HasPrefix(resource, "*") {
+				t.Errorf("%s is not to be granted by the way", groupResource)
 			}
 		}
 	}

@@ -43,29 +43,29 @@ type limits struct {
 
 func limitsOf(t *testing.T, objects []runtime.Object, name string) *limits {
 	t.Helper()
-	for _, one := range only[*admissionv1.ValidatingAdmissionPolicy](objects) {
-		if one.Name != name {
+	for _, policy := range only[*admissionv1.ValidatingAdmissionPolicy](objects) {
+		if policy.Name != name {
 			continue
 		}
 		env := environment.MustBaseEnvSet(oldest)
 		out := &limits{selects: webhook{config: "policy", name: name, namespaces: &metav1.LabelSelector{}}}
-		for _, rule := range one.Spec.MatchConstraints.ResourceRules {
+		for _, rule := range policy.Spec.MatchConstraints.ResourceRules {
 			out.selects.rules = append(out.selects.rules, rule.RuleWithOperations)
 		}
-		for _, condition := range one.Spec.MatchConditions {
+		for _, condition := range policy.Spec.MatchConditions {
 			out.selects.conditions = append(out.selects.conditions, admissionv1.MatchCondition(condition))
 		}
 		out.match = compile(t, out.selects, env)
 		compiler, err := celplugin.NewCompositedCompiler(env)
 		must(t, err)
 		declared := celplugin.OptionalVariableDeclarations{HasAuthorizer: true}
-		for _, variable := range one.Spec.Variables {
+		for _, variable := range policy.Spec.Variables {
 			result := compiler.CompileAndStoreVariable((*celVariable)(&variable), declared, environment.NewExpressions)
 			if result.Error != nil {
 				t.Fatalf("%s: variable %s: %v", name, variable.Name, result.Error)
 			}
 		}
-		for _, validation := range one.Spec.Validations {
+		for _, validation := range policy.Spec.Validations {
 			accessor := &matchconditions.MatchCondition{Expression: validation.Expression}
 			if result := compiler.CompileCELExpression(accessor, declared, environment.NewExpressions); result.Error != nil {
 				t.Fatalf("%s: the validation %q does not compile: %v", name, validation.Message, result.Error)
@@ -132,8 +132,8 @@ func many(prefix string, n int, list bool) string {
 // TestPauseThatHasEnded: a DeletionPause whose end has passed is created with a warning.
 func TestPauseThatHasEnded(t *testing.T) {
 	kinds["deletionpauses"] = v1alpha1.GroupVersion.WithKind("DeletionPause")
-	until := func(at string) request {
-		return request{resource: "deletionpauses", new: "{metadata: {name: a, creationTimestamp: '2026-12-24T12:00:00Z'}, spec: {reason: x" + at + "}}"}
+	until := func(name string) request {
+		return request{resource: "deletionpauses", new: "{metadata: {name: a, creationTimestamp: '2026-12-24T12:00:00Z'}, spec: {reason: x" + name + "}}"}
 	}
 	limitsOf(t, build(t, "base"), "curfew-pause").check(t, "someone", map[string]limited{
 		"without an end": {until(""), ""},
@@ -210,18 +210,18 @@ func TestLimitsOfTheController(t *testing.T) {
 	}
 	const plan, shell = "template: {spec: {image: a}}", "template: {spec: {image: thief}}"
 	for _, resource := range []string{"trainingruntimes", "clustertrainingruntimes"} {
-		of := func(old, new, denied string) limited {
+		fn := func(old, new, denied string) limited {
 			return limited{request{resource: resource, old: old, new: new}, denied}
 		}
 		rows := map[string]limited{
-			"since when its TTL applies":  of(training(plan, ""), training(plan, ", annotations: {curfew.dev/default-since: b}"), ""),
-			"in use":                      of(training(plan, ""), training(plan, ", labels: {curfew.dev/in-use: ''}"), ""),
-			"what it runs":                of(training(plan, ""), training(shell, ""), "spec"),
-			"its TTL":                     of(training(plan, ""), training(plan, ", annotations: {curfew.dev/ttl-after-finished: 1s}"), "annotations"),
-			"a label of others":           of(training(plan, ""), training(plan, ", labels: {a: b}"), "labels"),
-			"… while it is being deleted": of(training(plan, leaving), training(plan, leaving+", labels: {a: b}"), "labels"),
-			"a finalizer of others":       of(training(plan, ", finalizers: [a.example.com/a]"), training(plan, ""), "finalizer"),
-			"its owner":                   of(training(plan, ""), training(plan, ", ownerReferences: [{apiVersion: v1, kind: Pod, name: a, uid: a}]"), "owners"),
+			"since when its TTL applies":  fn(training(plan, ""), training(plan, ", annotations: {curfew.dev/default-since: b}"), ""),
+			"in use":                      fn(training(plan, ""), training(plan, ", labels: {curfew.dev/in-use: ''}"), ""),
+			"what it runs":                fn(training(plan, ""), training(shell, ""), "spec"),
+			"its TTL":                     fn(training(plan, ""), training(plan, ", annotations: {curfew.dev/ttl-after-finished: 1s}"), "annotations"),
+			"a label of others":           fn(training(plan, ""), training(plan, ", labels: {a: b}"), "labels"),
+			"… while it is being deleted": fn(training(plan, leaving), training(plan, leaving+", labels: {a: b}"), "labels"),
+			"a finalizer of others":       fn(training(plan, ", finalizers: [a.example.com/a]"), training(plan, ""), "finalizer"),
+			"its owner":                   fn(training(plan, ""), training(plan, ", ownerReferences: [{apiVersion: v1, kind: Pod, name: a, uid: a}]"), "owners"),
 		}
 		named := map[string]limited{}
 		for name, row := range rows {
@@ -235,12 +235,12 @@ func TestLimitsOfTheController(t *testing.T) {
 // object.
 func TestLimitsExemptWebhookKeys(t *testing.T) {
 	objects := build(t, "base")
-	for _, one := range only[*admissionv1.ValidatingAdmissionPolicy](objects) {
-		if one.Name == "curfew-controller" {
-			if one.Spec.Variables[0].Name != "webhookKeys" {
-				t.Fatalf("the first variable, which the chart and docs/troubleshooting.md set, is %s", one.Spec.Variables[0].Name)
+	for _, policy := range only[*admissionv1.ValidatingAdmissionPolicy](objects) {
+		if policy.Name == "curfew-controller" {
+			if policy.Spec.Variables[0].Name != "webhookKeys" {
+				t.Fatalf("the first variable, which the chart and docs/troubleshooting.md set, is %s", policy.Spec.Variables[0].Name)
 			}
-			one.Spec.Variables[0].Expression = `["example.com/owner"]`
+			policy.Spec.Variables[0].Expression = `["example.com/owner"]`
 		}
 	}
 	rows := map[string]limited{}
@@ -268,14 +268,14 @@ var writtenKeys = []string{
 
 // TestLimitsAllowWrittenKeys: the list of keys is written by hand.
 func TestLimitsAllowWrittenKeys(t *testing.T) {
-	of := limitsOf(t, build(t, "base"), "curfew-controller")
+	limits := limitsOf(t, build(t, "base"), "curfew-controller")
 	for _, where := range []string{"labels", "annotations"} {
 		for _, key := range slices.Concat(writtenKeys, wellknown.ObjectKeys, wellknown.NamespaceKeys) {
 			row := limited{request{resource: "namespaces", old: "{metadata: {name: a}}", new: fmt.Sprintf("{metadata: {name: a, %s: {%s: b}}}", where, key)}, where}
 			if slices.Contains(writtenKeys, key) {
 				row.denied = ""
 			}
-			of.check(t, controllerSA, map[string]limited{where + " " + key: row})
+			limits.check(t, controllerSA, map[string]limited{where + " " + key: row})
 		}
 	}
 }
@@ -283,7 +283,7 @@ func TestLimitsAllowWrittenKeys(t *testing.T) {
 // TestLimitsCostTheSameWhateverAPodHolds: a tenant can give a Pod as many keys as fit into it. The API
 // server refuses the controller's write if an expression costs too much (S9).
 func TestLimitsCostTheSameWhateverAPodHolds(t *testing.T) {
-	of := limitsOf(t, build(t, "base"), "curfew-controller")
+	limits := limitsOf(t, build(t, "base"), "curfew-controller")
 	object := func(keys int) map[string]any {
 		metadata := stuffing{keys, 0}.metadata("a")
 		metadata["labels"].(map[string]any)[wellknown.LabelTTL] = "1h"
@@ -295,13 +295,13 @@ func TestLimitsCostTheSameWhateverAPodHolds(t *testing.T) {
 		metadata["finalizers"] = finalizers
 		return map[string]any{"metadata": metadata}
 	}
-	for i, permit := range of.permit {
+	for i, permit := range limits.permit {
 		costs := map[int]int64{}
 		for _, keys := range []int{10, 1000, 1001, 80000} {
 			costs[keys] = cost(t, permit, kinds["pods"], kinds["pods"].GroupVersion().WithResource("pods"), "", admission.Update, object(keys), object(keys))
 		}
 		if costs[1000] > celconfig.PerCallLimit/10 || costs[1001] != costs[80000] || costs[1001] > costs[1000] {
-			t.Errorf("%q costs, by number of keys, %v of %d", of.messages[i], costs, celconfig.PerCallLimit)
+			t.Errorf("%q costs, by number of keys, %v of %d", limits.messages[i], costs, celconfig.PerCallLimit)
 		}
 	}
 }
@@ -321,72 +321,72 @@ func TestLimitsOfConfigurations(t *testing.T) {
 	hook := func(name, service, more string) string {
 		return "{name: " + name + ", failurePolicy: Ignore, rules: [{operations: [CREATE]}], clientConfig: {service: {namespace: curfew-system, name: " + service + ", path: /mutate}" + more + "}}"
 	}
-	of := func(name string, hooks ...string) string {
+	fn := func(name string, hooks ...string) string {
 		return "{metadata: {name: " + name + "}, webhooks: [" + strings.Join(hooks, ", ") + "]}"
 	}
 	plain, trusted, other := hook("a", "curfew-webhook", ""), hook("a", "curfew-webhook", ", caBundle: QQ=="), hook("b", "curfew-webhook", ", caBundle: QQ==")
 	elsewhere, byURL := hook("a", "thief", ""), "{name: a, failurePolicy: Ignore, clientConfig: {url: 'https://thief.example.com/'}}"
-	at := func(path string) string { return strings.Replace(plain, "/mutate", path, 1) }
+	f := func(path string) string { return strings.Replace(plain, "/mutate", path, 1) }
 	fails := strings.Replace(plain, "Ignore", "Fail", 1)
 	more := strings.Replace(trusted, "CREATE", "DELETE", 1)
-	plan := strings.Replace(of("curfew-kinds", trusted), "name: curfew-kinds", "name: curfew-kinds, annotations: {cert-manager.io/inject-ca-from: a}", 1)
-	kept := strings.Replace(of("curfew-kinds", trusted), "name: curfew-kinds", "name: curfew-kinds, finalizers: [thief.example.com/a]", 1)
+	plan := strings.Replace(fn("curfew-kinds", trusted), "name: curfew-kinds", "name: curfew-kinds, annotations: {cert-manager.io/inject-ca-from: a}", 1)
+	kept := strings.Replace(fn("curfew-kinds", trusted), "name: curfew-kinds", "name: curfew-kinds, finalizers: [thief.example.com/a]", 1)
 	objects := build(t, "base")
 	limitsOf(t, objects, "curfew-configurations").check(t, webhookSA, map[string]limited{
-		"the bundle":                      {request{resource: mutating, old: of("curfew", plain, other), new: of("curfew", trusted, other)}, ""},
-		"… of what the controller writes": {request{resource: validating, old: of("curfew-kinds", plain), new: of("curfew-kinds", trusted)}, ""},
-		"… of another's":                  {request{resource: mutating, old: of("gatekeeper", plain), new: of("gatekeeper", trusted)}, "its own"},
-		"by an administrator":             {request{resource: mutating, old: of("curfew", plain), new: of("curfew", elsewhere), user: "admin"}, ""},
-		"the address":                     {request{resource: mutating, old: of("curfew", plain), new: of("curfew", elsewhere)}, "only caBundle"},
-		"a URL":                           {request{resource: mutating, old: of("curfew", plain), new: of("curfew", byURL)}, "only caBundle"},
-		"rules":                           {request{resource: mutating, old: of("curfew", trusted), new: of("curfew", more)}, "only caBundle"},
-		"a removed field":                 {request{resource: mutating, old: of("curfew", trusted), new: of("curfew", strings.Replace(trusted, "failurePolicy: Ignore, ", "", 1))}, "only caBundle"},
-		"failurePolicy":                   {request{resource: mutating, old: of("curfew", plain), new: of("curfew", fails)}, "only caBundle"},
-		"a webhook more":                  {request{resource: mutating, old: of("curfew", trusted), new: of("curfew", trusted, other)}, "only caBundle"},
-		"a webhook less":                  {request{resource: mutating, old: of("curfew", trusted, other), new: of("curfew", trusted)}, "only caBundle"},
-		"none":                            {request{resource: mutating, old: of("curfew", trusted), new: of("curfew")}, "only caBundle"},
-		"a label":                         {request{resource: mutating, old: of("curfew", trusted), new: strings.Replace(of("curfew", trusted), "name: curfew}", "name: curfew, labels: {a: b}}", 1)}, "only caBundle"},
-		"an annotation":                   {request{resource: mutating, old: of("curfew-kinds", trusted), new: plan}, "only caBundle"},
-		"a finalizer":                     {request{resource: mutating, old: of("curfew-kinds", trusted), new: kept}, "finalizers"},
-		"a new one":                       {request{resource: mutating, new: of("curfew-kinds", trusted)}, "only caBundle"},
+		"the bundle":                      {request{resource: mutating, old: fn("curfew", plain, other), new: fn("curfew", trusted, other)}, ""},
+		"… of what the controller writes": {request{resource: validating, old: fn("curfew-kinds", plain), new: fn("curfew-kinds", trusted)}, ""},
+		"… of another's":                  {request{resource: mutating, old: fn("gatekeeper", plain), new: fn("gatekeeper", trusted)}, "its own"},
+		"by an administrator":             {request{resource: mutating, old: fn("curfew", plain), new: fn("curfew", elsewhere), user: "admin"}, ""},
+		"the address":                     {request{resource: mutating, old: fn("curfew", plain), new: fn("curfew", elsewhere)}, "only caBundle"},
+		"a URL":                           {request{resource: mutating, old: fn("curfew", plain), new: fn("curfew", byURL)}, "only caBundle"},
+		"rules":                           {request{resource: mutating, old: fn("curfew", trusted), new: fn("curfew", more)}, "only caBundle"},
+		"a removed field":                 {request{resource: mutating, old: fn("curfew", trusted), new: fn("curfew", strings.Replace(trusted, "failurePolicy: Ignore, ", "", 1))}, "only caBundle"},
+		"failurePolicy":                   {request{resource: mutating, old: fn("curfew", plain), new: fn("curfew", fails)}, "only caBundle"},
+		"a webhook more":                  {request{resource: mutating, old: fn("curfew", trusted), new: fn("curfew", trusted, other)}, "only caBundle"},
+		"a webhook less":                  {request{resource: mutating, old: fn("curfew", trusted, other), new: fn("curfew", trusted)}, "only caBundle"},
+		"none":                            {request{resource: mutating, old: fn("curfew", trusted), new: fn("curfew")}, "only caBundle"},
+		"a label":                         {request{resource: mutating, old: fn("curfew", trusted), new: strings.Replace(fn("curfew", trusted), "name: curfew}", "name: curfew, labels: {a: b}}", 1)}, "only caBundle"},
+		"an annotation":                   {request{resource: mutating, old: fn("curfew-kinds", trusted), new: plan}, "only caBundle"},
+		"a finalizer":                     {request{resource: mutating, old: fn("curfew-kinds", trusted), new: kept}, "finalizers"},
+		"a new one":                       {request{resource: mutating, new: fn("curfew-kinds", trusted)}, "only caBundle"},
 	})
 	limitsOf(t, objects, "curfew-configurations").check(t, controllerSA, map[string]limited{
-		"created":                     {request{resource: mutating, new: of("curfew-kinds", plain)}, ""},
-		"created, under another name": {request{resource: mutating, new: of("thief", plain)}, "its own"},
+		"created":                     {request{resource: mutating, new: fn("curfew-kinds", plain)}, ""},
+		"created, under another name": {request{resource: mutating, new: fn("thief", plain)}, "its own"},
 		"created, without a name":     {request{resource: mutating, new: "{metadata: {generateName: thief}, webhooks: [" + plain + "]}"}, "its own"},
-		"created with another server": {request{resource: validating, new: of("curfew-kinds", plain, elsewhere)}, "only to Curfew's"},
-		"… with a URL":                {request{resource: validating, new: of("curfew-kinds", byURL)}, "only to Curfew's"},
+		"created with another server": {request{resource: validating, new: fn("curfew-kinds", plain, elsewhere)}, "only to Curfew's"},
+		"… with a URL":                {request{resource: validating, new: fn("curfew-kinds", byURL)}, "only to Curfew's"},
 		"created with a finalizer":    {request{resource: mutating, new: kept}, "finalizers"},
-		"… on another path":           {request{resource: mutating, new: of("curfew-kinds", at("/v1/default"))}, "only to Curfew's"},
-		"… on the other's path":       {request{resource: validating, new: of("curfew-kinds", plain)}, "only to Curfew's"},
-		"… on no path":                {request{resource: mutating, new: of("curfew-kinds", strings.Replace(plain, ", path: /mutate", "", 1))}, "only to Curfew's"},
-		"… on its port":               {request{resource: mutating, new: of("curfew-kinds", at("/mutate, port: 443"))}, ""},
-		"… on another port":           {request{resource: mutating, new: of("curfew-kinds", at("/mutate, port: 8443"))}, "only to Curfew's"},
-		"a path":                      {request{resource: mutating, old: of("curfew-kinds", trusted), new: of("curfew-kinds", trusted, at("/v1/default"))}, "only to Curfew's"},
-		"rules":                       {request{resource: mutating, old: of("curfew-kinds", trusted), new: of("curfew-kinds", more, other)}, ""},
-		"annotations":                 {request{resource: mutating, old: of("curfew-kinds", trusted), new: plan}, ""},
-		"emptied":                     {request{resource: mutating, old: of("curfew-kinds", trusted), new: "{metadata: {name: curfew-kinds}}"}, ""},
-		"another server":              {request{resource: mutating, old: of("curfew-kinds", trusted), new: of("curfew-kinds", elsewhere)}, "only to Curfew's"},
-		"a mutating one that fails":   {request{resource: mutating, old: of("curfew-kinds", trusted), new: of("curfew-kinds", fails)}, "fail none"},
-		"a validating one that fails": {request{resource: validating, old: of("curfew-kinds", trusted), new: strings.ReplaceAll(of("curfew-kinds", fails), "/mutate", "/validate")}, ""},
-		"the static one":              {request{resource: mutating, old: of("curfew", plain), new: of("curfew", trusted)}, "its own"},
+		"… on another path":           {request{resource: mutating, new: fn("curfew-kinds", f("/v1/default"))}, "only to Curfew's"},
+		"… on the other's path":       {request{resource: validating, new: fn("curfew-kinds", plain)}, "only to Curfew's"},
+		"… on no path":                {request{resource: mutating, new: fn("curfew-kinds", strings.Replace(plain, ", path: /mutate", "", 1))}, "only to Curfew's"},
+		"… on its port":               {request{resource: mutating, new: fn("curfew-kinds", f("/mutate, port: 443"))}, ""},
+		"… on another port":           {request{resource: mutating, new: fn("curfew-kinds", f("/mutate, port: 8443"))}, "only to Curfew's"},
+		"a path":                      {request{resource: mutating, old: fn("curfew-kinds", trusted), new: fn("curfew-kinds", trusted, f("/v1/default"))}, "only to Curfew's"},
+		"rules":                       {request{resource: mutating, old: fn("curfew-kinds", trusted), new: fn("curfew-kinds", more, other)}, ""},
+		"annotations":                 {request{resource: mutating, old: fn("curfew-kinds", trusted), new: plan}, ""},
+		"emptied":                     {request{resource: mutating, old: fn("curfew-kinds", trusted), new: "{metadata: {name: curfew-kinds}}"}, ""},
+		"another server":              {request{resource: mutating, old: fn("curfew-kinds", trusted), new: fn("curfew-kinds", elsewhere)}, "only to Curfew's"},
+		"a mutating one that fails":   {request{resource: mutating, old: fn("curfew-kinds", trusted), new: fn("curfew-kinds", fails)}, "fail none"},
+		"a validating one that fails": {request{resource: validating, old: fn("curfew-kinds", trusted), new: strings.ReplaceAll(fn("curfew-kinds", fails), "/mutate", "/validate")}, ""},
+		"the static one":              {request{resource: mutating, old: fn("curfew", plain), new: fn("curfew", trusted)}, "its own"},
 	})
 	local := strings.ReplaceAll(byURL, "thief.example.com/", "127.0.0.1:9443/mutate")
 	localThief := strings.ReplaceAll(local, "/mutate", "/v1/default")
 	limitsOf(t, build(t, "overlays/local"), "curfew-configurations").check(t, controllerSA, map[string]limited{
-		"local, created":             {request{resource: mutating, new: of("curfew-kinds", local)}, ""},
-		"local, with another server": {request{resource: mutating, new: of("curfew-kinds", byURL)}, "only to Curfew's"},
-		"local, with another path":   {request{resource: mutating, new: of("curfew-kinds", localThief)}, "only to Curfew's"},
-		"local, of the other kind":   {request{resource: validating, new: of("curfew-kinds", local)}, "only to Curfew's"},
+		"local, created":             {request{resource: mutating, new: fn("curfew-kinds", local)}, ""},
+		"local, with another server": {request{resource: mutating, new: fn("curfew-kinds", byURL)}, "only to Curfew's"},
+		"local, with another path":   {request{resource: mutating, new: fn("curfew-kinds", localThief)}, "only to Curfew's"},
+		"local, of the other kind":   {request{resource: validating, new: fn("curfew-kinds", local)}, "only to Curfew's"},
 	})
 	limitsOf(t, objects, "curfew-ca-bundle").check(t, "admin", map[string]limited{
-		"another bundle":          {request{resource: mutating, old: of("curfew", trusted), new: of("curfew", strings.Replace(trusted, "QQ==", "Qg==", 1))}, "caBundle"},
-		"no bundle":               {request{resource: validating, old: of("curfew", trusted), new: of("curfew", plain)}, "caBundle"},
-		"the first bundle":        {request{resource: mutating, old: of("curfew", plain), new: of("curfew", trusted)}, ""},
-		"rules":                   {request{resource: mutating, old: of("curfew", trusted), new: of("curfew", more)}, ""},
-		"a webhook less":          {request{resource: mutating, old: of("curfew", trusted, other), new: of("curfew", trusted)}, ""},
-		"another bundle, by ours": {request{resource: mutating, old: of("curfew", trusted), new: of("curfew", plain), user: webhookSA}, ""},
-		"… by cert-manager":       {request{resource: mutating, old: of("curfew", trusted), new: of("curfew", plain), user: "system:serviceaccount:cert-manager:cert-manager-cainjector"}, ""},
+		"another bundle":          {request{resource: mutating, old: fn("curfew", trusted), new: fn("curfew", strings.Replace(trusted, "QQ==", "Qg==", 1))}, "caBundle"},
+		"no bundle":               {request{resource: validating, old: fn("curfew", trusted), new: fn("curfew", plain)}, "caBundle"},
+		"the first bundle":        {request{resource: mutating, old: fn("curfew", plain), new: fn("curfew", trusted)}, ""},
+		"rules":                   {request{resource: mutating, old: fn("curfew", trusted), new: fn("curfew", more)}, ""},
+		"a webhook less":          {request{resource: mutating, old: fn("curfew", trusted, other), new: fn("curfew", trusted)}, ""},
+		"another bundle, by ours": {request{resource: mutating, old: fn("curfew", trusted), new: fn("curfew", plain), user: webhookSA}, ""},
+		"… by cert-manager":       {request{resource: mutating, old: fn("curfew", trusted), new: fn("curfew", plain), user: "system:serviceaccount:cert-manager:cert-manager-cainjector"}, ""},
 	})
 }
 

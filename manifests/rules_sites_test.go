@@ -44,11 +44,11 @@ func sweptKinds(t *testing.T) []sweptKind {
 	must(t, err)
 	var out []sweptKind
 	for kind, profile := range known.Snapshot().Profiles {
-		of := sweptKind{Profile: profile, typed: slices.Contains([]string{"", "apps", "batch"}, kind.Group)}
+		s := sweptKind{Profile: profile, typed: slices.Contains([]string{"", "apps", "batch"}, kind.Group)}
 		if compiled := known.Snapshot().Compiled(kind); compiled != nil && compiled.Runtime != nil {
-			of.runtime = compiled.Runtime.NamePath()
+			s.runtime = compiled.Runtime.NamePath()
 		}
-		out = append(out, of)
+		out = append(out, s)
 	}
 	for kind, clusterScoped := range map[schema.GroupVersionKind]bool{
 		{Version: "v1", Kind: "Namespace"}: true, {Version: "v1", Kind: "ConfigMap"}: false,
@@ -96,12 +96,12 @@ func keys(metadata fieldpath.FieldPath) []site {
 
 func (k *sweptKind) sites() []site {
 	out := sitesOf(nil, k.Profile)
-	out = slices.DeleteFunc(out, func(of site) bool {
+	out = slices.DeleteFunc(out, func(s site) bool {
 		switch {
 		case k.Unknown && k.Kind.Kind != "Namespace":
-			return of.path[1] != "labels" // Objects of any kind are sent for their labels alone.
+			return s.path[1] != "labels" // Objects of any kind are sent for their labels alone.
 		default:
-			return k.typed && strings.HasSuffix(of.path.String(), "template.spec.ttlSecondsAfterFinished")
+			return k.typed && strings.HasSuffix(s.path.String(), "template.spec.ttlSecondsAfterFinished")
 		}
 	})
 	for _, path := range k.Inherited() {
@@ -174,23 +174,23 @@ func (k *sweptKind) besides() []func(map[string]any) {
 }
 
 // set writes a value at a path. A list on the way gets one item.
-func set(at map[string]any, path fieldpath.FieldPath, value any) {
+func set(values map[string]any, path fieldpath.FieldPath, value any) {
 	for len(path) > 2 && path[1] == "*" {
 		item := map[string]any{}
-		if list, ok := at[path[0]].([]any); ok {
+		if list, ok := values[path[0]].([]any); ok {
 			item, _ = list[0].(map[string]any)
 		}
-		at[path[0]] = []any{item}
-		at, path = item, path[2:]
+		values[path[0]] = []any{item}
+		values, path = item, path[2:]
 	}
 	if len(path) == 1 {
-		at[path[0]] = value
+		values[path[0]] = value
 		return
 	}
-	next, ok := at[path[0]].(map[string]any)
+	next, ok := values[path[0]].(map[string]any)
 	if !ok {
 		next = map[string]any{}
-		at[path[0]] = next
+		values[path[0]] = next
 	}
 	set(next, path[1:], value)
 }

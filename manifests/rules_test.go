@@ -68,9 +68,9 @@ type stage struct {
 func stages(t *testing.T) []stage {
 	t.Helper()
 	const bounding = `{metadata: {name: a}, spec: {defaults: {ttl: {value: 30m}}, bounds: {minTTL: 10m, maxTTL: 1h, minDeadline: 10m, maxDeadline: 1h, protect: Deny}}}`
-	of := &v1alpha1.LifecyclePolicy{}
-	must(t, yaml.UnmarshalStrict([]byte(bounding), of))
-	compiled, errs := expression.NewCompiler(expression.DefaultCacheSize).Policy(of)
+	lifecyclePolicy := &v1alpha1.LifecyclePolicy{}
+	must(t, yaml.UnmarshalStrict([]byte(bounding), lifecyclePolicy))
+	compiled, errs := expression.NewCompiler(expression.DefaultCacheSize).Policy(lifecyclePolicy)
 	must(t, errs.ToAggregate())
 	plain := sweptEntries(t)
 	return []stage{
@@ -141,11 +141,11 @@ func (s *sweep) review(stage stage, kind sweptKind, old, object map[string]any) 
 		for _, finding := range rules.Review(s.request(stage, kind, runtime, old, object)).Findings {
 			rule, names := s.rules[finding.Rule], fieldNames(kind, finding.Field)
 			declared := func(fields []string) bool {
-				at := slices.IndexFunc(fields, func(field string) bool { return slices.Contains(names, field) })
-				if at >= 0 {
-					s.fired[rule.Name+" "+fields[at]] = true
+				i := slices.IndexFunc(fields, func(field string) bool { return slices.Contains(names, field) })
+				if i >= 0 {
+					s.fired[rule.Name+" "+fields[i]] = true
 				}
-				return at >= 0
+				return i >= 0
 			}
 			always := declared(rule.Fields)
 			if !always && declared(rule.Beside) {
@@ -229,11 +229,11 @@ func fieldNames(kind sweptKind, field string) []string {
 	}
 	for _, path := range kind.Inherited() {
 		if rest, ok := strings.CutPrefix(field, path.String()+"."); ok {
-			in := rules.InInherited
+			name := rules.InInherited
 			if !kind.typed && slices.Contains(path, "ephemeral") {
-				in = "claim template "
+				name = "claim template "
 			}
-			out = append(out, in+rest)
+			out = append(out, name+rest)
 		}
 	}
 	for _, path := range kind.PodTemplates {
@@ -276,7 +276,7 @@ func called(t *testing.T, entries []webhook, compiled map[string]celplugin.Condi
 	if kind.Kind == "Sandbox" { // The guess is sandboxs.
 		plural.Resource = "sandboxes"
 	}
-	operation, in := admission.Create, object.GetNamespace()
+	operation, text := admission.Create, object.GetNamespace()
 	var before runtime.Object
 	if old != nil {
 		was := &unstructured.Unstructured{Object: runtime.DeepCopyJSON(old)}
@@ -287,11 +287,11 @@ func called(t *testing.T, entries []webhook, compiled map[string]celplugin.Condi
 		}
 	}
 	if kind.Kind == "Namespace" {
-		in = object.GetName()
+		text = object.GetName()
 	}
 	const name = "kubernetes-admin"
 	attributes := &admission.VersionedAttributes{
-		Attributes:    admission.NewAttributesRecord(object, before, kind, in, object.GetName(), plural, "", operation, &metav1.CreateOptions{}, false, &user.DefaultInfo{Name: name}),
+		Attributes:    admission.NewAttributesRecord(object, before, kind, text, object.GetName(), plural, "", operation, &metav1.CreateOptions{}, false, &user.DefaultInfo{Name: name}),
 		VersionedKind: kind, VersionedObject: admission.NewLazyObject(object), VersionedOldObject: admission.NewLazyObject(before),
 	}
 	return slices.ContainsFunc(entries, func(w webhook) bool {

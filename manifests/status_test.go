@@ -15,23 +15,23 @@ import (
 // TestStatusPolicy: the policy on statuses compares every field of a report but its metadata.
 func TestStatusPolicy(t *testing.T) {
 	var compared string
-	for _, one := range only[*admissionv1.ValidatingAdmissionPolicy](build(t, "base")) {
-		if one.Name == "curfew-status" {
-			compared = one.Spec.Validations[1].Expression
+	for _, policy := range only[*admissionv1.ValidatingAdmissionPolicy](build(t, "base")) {
+		if policy.Name == "curfew-status" {
+			compared = policy.Spec.Validations[1].Expression
 		}
 	}
 	definitions, err := crd.All()
 	must(t, err)
-	for _, one := range definitions {
-		if !strings.HasSuffix(one.Name, "cleanupreports.curfew.dev") {
+	for _, definition := range definitions {
+		if !strings.HasSuffix(definition.Name, "cleanupreports.curfew.dev") {
 			continue
 		}
-		for field := range one.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties {
+		for field := range definition.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties {
 			switch field {
 			case "apiVersion", "kind", "metadata":
 			default:
 				if !strings.Contains(compared, "object.?"+field+" == oldObject.?"+field) {
-					t.Errorf("field %s of %s is not compared", field, one.Name)
+					t.Errorf("field %s of %s is not compared", field, definition.Name)
 				}
 			}
 		}

@@ -105,8 +105,8 @@ func drawJob(t *rapid.T) *builders.JobWrapper {
 	if manager := rapid.SampledFrom([]string{"-", "", wellknown.JobController, "example.com/x"}).Draw(t, "managedBy"); manager != "-" {
 		job.ManagedBy(manager)
 	}
-	if at := drawTime(t, "started"); !at.IsZero() {
-		job.Started(at)
+	if instant := drawTime(t, "started"); !instant.IsZero() {
+		job.Started(instant)
 	}
 	for range rapid.IntRange(0, 3).Draw(t, "conditions") {
 		job.Condition(
@@ -127,20 +127,20 @@ func drawPod(t *rapid.T) *builders.PodWrapper {
 	if rapid.Bool().Draw(t, "has deadline") {
 		pod.Deadline(rapid.Int64().Draw(t, "deadline"))
 	}
-	if at := drawTime(t, "started"); !at.IsZero() {
-		pod.Started(at)
+	if instant := drawTime(t, "started"); !instant.IsZero() {
+		pod.Started(instant)
 	}
 	for range rapid.IntRange(0, 3).Draw(t, "containers") {
-		at := drawTime(t, "end")
+		instant := drawTime(t, "end")
 		switch rapid.IntRange(0, 3).Draw(t, "kind") {
 		case 0:
-			pod.Terminated(at)
+			pod.Terminated(instant)
 		case 1:
-			pod.InitTerminated(at)
+			pod.InitTerminated(instant)
 		case 2:
-			pod.EphemeralTerminated(at)
+			pod.EphemeralTerminated(instant)
 		default:
-			pod.LastTerminated(at)
+			pod.LastTerminated(instant)
 		}
 	}
 	for range rapid.IntRange(0, 2).Draw(t, "conditions") {

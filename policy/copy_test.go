@@ -58,8 +58,8 @@ func TestMultiKueueCopiesAreKept(t *testing.T) {
 				t.Errorf("%s: admission filled in %+v", name, assignment)
 			}
 		}
-		said := judging.Explain(facts, &c.scope, judging.Question{Now: noon})
-		if got := said.Obstacles(judging.Surroundings{}); len(got) == 0 || got[0].Kind != judging.ObstacleProtection || !got[0].Stops {
+		explanation := judging.Explain(facts, &c.scope, judging.Question{Now: noon})
+		if got := explanation.Obstacles(judging.Surroundings{}); len(got) == 0 || got[0].Kind != judging.ObstacleProtection || !got[0].Stops {
 			t.Errorf("%s: explain says %+v", name, got)
 		}
 		c.scope.NoMultiKueue = true

@@ -236,12 +236,12 @@ func TestDefaults(t *testing.T) {
 			facts := policy.FactsOfJob(test.job.Obj())
 			effective := resolution.Resolve(facts, scope)
 			var got []string
-			for _, one := range resolution.Defaults(facts, &effective, scope) {
-				path := one.Path.String()
-				if one.Path[0] == "metadata" {
-					path = policy.AnnotationPath(one.Path[2])
+			for _, assignment := range resolution.Defaults(facts, &effective, scope) {
+				path := assignment.Path.String()
+				if assignment.Path[0] == "metadata" {
+					path = policy.AnnotationPath(assignment.Path[2])
 				}
-				got = append(got, fmt.Sprintf("%s=%v", path, one.Value))
+				got = append(got, fmt.Sprintf("%s=%v", path, assignment.Value))
 			}
 			equal(t, got, test.want)
 		})

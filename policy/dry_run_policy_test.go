@@ -78,13 +78,13 @@ func TestPolicyInDryRun(t *testing.T) {
 
 // Admission fills in nothing by a policy in dry-run, and says what it would fill in.
 func TestPolicyInDryRunAtAdmission(t *testing.T) {
-	of := trial("a", "ttl-after-finished", "1h")
-	of.Deadline = &lifetime.Setting{Path: "spec.defaults.deadline.value", Text: "2h", TTL: lifetime.TTL{After: 2 * time.Hour}, Source: lifetime.Source{Level: lifetime.LevelPolicy, Name: "a"}}
-	of.Label = &lifetime.Setting{Path: "spec.defaults.ttlLabel.value", Text: "30d", Source: lifetime.Source{Level: lifetime.LevelPolicy, Name: "a"}}
-	of.LatestDate = noon.Add(-time.Hour)
+	platformPolicy := trial("a", "ttl-after-finished", "1h")
+	platformPolicy.Deadline = &lifetime.Setting{Path: "spec.defaults.deadline.value", Text: "2h", TTL: lifetime.TTL{After: 2 * time.Hour}, Source: lifetime.Source{Level: lifetime.LevelPolicy, Name: "a"}}
+	platformPolicy.Label = &lifetime.Setting{Path: "spec.defaults.ttlLabel.value", Text: "30d", Source: lifetime.Source{Level: lifetime.LevelPolicy, Name: "a"}}
+	platformPolicy.LatestDate = noon.Add(-time.Hour)
 	low := platform("low", "ttl-after-finished", "3h")
 	low.Label = &lifetime.Setting{Path: "spec.defaults.ttlLabel.value", Text: "9d", Source: lifetime.Source{Level: lifetime.LevelPolicy, Name: "low"}}
-	scope := &resolution.Scope{Creating: true, Namespace: namespaceOf(), Policies: []*resolution.PlatformPolicy{of, low}}
+	scope := &resolution.Scope{Creating: true, Namespace: namespaceOf(), Policies: []*resolution.PlatformPolicy{platformPolicy, low}}
 	facts := policy.FactsOfJob(builders.MakeJob("ci", "a").Created(noon).Obj())
 	var filled []string
 	assignments, _ := resolution.FillIn(facts, scope, noon)
@@ -94,16 +94,16 @@ func TestPolicyInDryRunAtAdmission(t *testing.T) {
 	equal(t, filled, []string{"spec.ttlSecondsAfterFinished=10800", "metadata.annotations.curfew.dev/ttl-source=policy/low", "metadata.labels.curfew.dev/ttl=9d", "metadata.annotations.curfew.dev/ttl-label-source=policy/low 9d"})
 
 	stamped := policy.FactsOfJob(builders.MakeJob("ci", "a").Created(noon).TTL(10800).Annotation(wellknown.AnnotationTTLSource, "policy/low").Obj())
-	var told []string
-	for _, one := range resolution.Defaulted(stamped, scope, noon) {
-		told = append(told, one.String())
+	var names []string
+	for _, each := range resolution.Defaulted(stamped, scope, noon) {
+		names = append(names, each.String())
 	}
-	equal(t, told, []string{
+	equal(t, names, []string{
 		`ttlSecondsAfterFinished defaulted to 10800 (3h) from policy "low"`,
 		`ttlSecondsAfterFinished would be defaulted to 3600 (1h) from policy "a" (dry-run)`,
 		`activeDeadlineSeconds would be defaulted to 7200 (2h) from policy "a" (dry-run)`,
 	})
-	of.LatestDate, scope.Policies = time.Time{}, []*resolution.PlatformPolicy{of}
+	platformPolicy.LatestDate, scope.Policies = time.Time{}, []*resolution.PlatformPolicy{platformPolicy}
 	if label := resolution.DefaultedLabel(facts, scope, noon); label == nil || label.String() != `curfew.dev/ttl would be defaulted to 30d from policy "a" (dry-run)` {
 		t.Errorf("the label: %v", label)
 	}
@@ -112,20 +112,20 @@ func TestPolicyInDryRunAtAdmission(t *testing.T) {
 // The first policy that sets the propagation decides, for TTLs and labels. Where it is not known
 // whether it does, dependents may have to stay: the object is kept (S6).
 func TestPropagationOfPolicies(t *testing.T) {
-	of := func(name string, propagation metav1.DeletionPropagation) *resolution.PlatformPolicy {
+	fn := func(name string, propagation metav1.DeletionPropagation) *resolution.PlatformPolicy {
 		return &resolution.PlatformPolicy{Name: name, Propagation: propagation}
 	}
-	unknown := of("unknown", "")
+	unknown := fn("unknown", "")
 	unknown.PropagationErr = fmt.Errorf("evaluating: no such key")
 	for name, test := range map[string]struct {
 		policies []*resolution.PlatformPolicy
 		want     string
 	}{
 		"none":          {nil, "delete "},
-		"none sets it":  {[]*resolution.PlatformPolicy{of("a", "")}, "delete "},
-		"the first":     {[]*resolution.PlatformPolicy{of("a", ""), of("b", metav1.DeletePropagationOrphan), of("c", metav1.DeletePropagationForeground)}, "delete Orphan"},
-		"unknown first": {[]*resolution.PlatformPolicy{unknown, of("b", metav1.DeletePropagationOrphan)}, "keep spec.propagationPolicy of policy \"unknown\": evaluating: no such key"},
-		"unknown later": {[]*resolution.PlatformPolicy{of("b", metav1.DeletePropagationOrphan), unknown}, "delete Orphan"},
+		"none sets it":  {[]*resolution.PlatformPolicy{fn("a", "")}, "delete "},
+		"the first":     {[]*resolution.PlatformPolicy{fn("a", ""), fn("b", metav1.DeletePropagationOrphan), fn("c", metav1.DeletePropagationForeground)}, "delete Orphan"},
+		"unknown first": {[]*resolution.PlatformPolicy{unknown, fn("b", metav1.DeletePropagationOrphan)}, "keep spec.propagationPolicy of policy \"unknown\": evaluating: no such key"},
+		"unknown later": {[]*resolution.PlatformPolicy{fn("b", metav1.DeletePropagationOrphan), unknown}, "delete Orphan"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			scope := &resolution.Scope{Namespace: namespaceOf(), Policies: test.policies}
@@ -147,9 +147,9 @@ func TestPropagationOfPolicies(t *testing.T) {
 
 // A deadline by a policy in dry-run fails nothing, and stops nothing below what it failed before.
 func TestDeadlineOfPolicyInDryRun(t *testing.T) {
-	of := trial("a")
-	of.Deadline = &lifetime.Setting{Path: "spec.defaults.deadline.value", Text: "1h", TTL: lifetime.TTL{After: time.Hour}}
-	scope := &resolution.Scope{Namespace: namespaceOf(), Policies: []*resolution.PlatformPolicy{of}}
+	platformPolicy := trial("a")
+	platformPolicy.Deadline = &lifetime.Setting{Path: "spec.defaults.deadline.value", Text: "1h", TTL: lifetime.TTL{After: time.Hour}}
+	scope := &resolution.Scope{Namespace: namespaceOf(), Policies: []*resolution.PlatformPolicy{platformPolicy}}
 	job := policy.FactsOfJob(builders.MakeJob("ci", "a").Created(noon.Add(-3 * time.Hour)).Obj())
 	job.Started = job.Created
 	effective := resolution.ResolveTrial(job, scope)

@@ -83,8 +83,8 @@ func TestDurationDeadlineIsFilledIn(t *testing.T) {
 				t.Errorf("%s: filled in %v, %+v", source, assignments, effective.Deadline)
 			}
 		}
-		if told := resolution.Defaulted(stamped(test.value, source), scope, noon); len(told) != 1 || told[0].String() != "timeouts.pipeline defaulted to "+test.value+" from "+test.from {
-			t.Errorf("%s: announced %v", source, told)
+		if defaults := resolution.Defaulted(stamped(test.value, source), scope, noon); len(defaults) != 1 || defaults[0].String() != "timeouts.pipeline defaulted to "+test.value+" from "+test.from {
+			t.Errorf("%s: announced %v", source, defaults)
 		}
 		forged, effective := resolution.FillIn(stamped("5h0m0s", source), scope, noon)
 		if effective.Deadline.Source.String() != "object" || len(forged) != 1 || forged[0].Value != nil {
@@ -92,8 +92,8 @@ func TestDurationDeadlineIsFilledIn(t *testing.T) {
 		}
 	}
 	dryRun := &resolution.Scope{Creating: true, Namespace: namespaceOf("default-deadline", "1h", "mode", "dry-run")}
-	if told := resolution.Defaulted(plain, dryRun, noon); len(told) != 1 || told[0].String() != `timeouts.pipeline would be defaulted to 1h0m0s from namespace "ci" (dry-run)` {
-		t.Errorf("in dry-run %v", told)
+	if defaults := resolution.Defaulted(plain, dryRun, noon); len(defaults) != 1 || defaults[0].String() != `timeouts.pipeline would be defaulted to 1h0m0s from namespace "ci" (dry-run)` {
+		t.Errorf("in dry-run %v", defaults)
 	}
 }
 
@@ -282,8 +282,8 @@ func TestAnnotatedDeadlineIsCopied(t *testing.T) {
 				filled = append(filled, assignment.Path.String()+"="+assignment.Value.(string))
 			}
 			equal(t, filled, test.filled)
-			if told := resolution.Defaulted(facts, scope, noon); len(told) > 0 {
-				t.Errorf("announced %v, which is the author's own", told)
+			if defaults := resolution.Defaulted(facts, scope, noon); len(defaults) > 0 {
+				t.Errorf("announced %v, which is the author's own", defaults)
 			}
 		})
 	}

@@ -19,20 +19,20 @@ import (
 // told are levels as a test compares them: "* namespace/ci: 1h (why)".
 func told(levels []resolution.Step) []string {
 	var out []string
-	for _, said := range levels {
-		mark, text := "  ", said.Source.String()
-		if said.Decides {
+	for _, level := range levels {
+		mark, text := "  ", level.Source.String()
+		if level.Decides {
 			mark = "* "
 		}
 		var values []string
-		for _, setting := range said.Settings {
+		for _, setting := range level.Settings {
 			values = append(values, setting.Text)
 		}
 		if len(values) > 0 {
 			text += ": " + strings.Join(values, ", ")
 		}
-		if said.Why != "" {
-			text += " (" + said.Why + ")"
+		if level.Why != "" {
+			text += " (" + level.Why + ")"
 		}
 		out = append(out, mark+text)
 	}
@@ -97,8 +97,8 @@ func TestExplainPodOfAJob(t *testing.T) {
 		"":   {"  runtime (the object uses no runtime)", "  object", "  job/b", "  namespace/ci", not},
 		"3h": {"  runtime (the object uses no runtime)", "  object", "  job/b", "* namespace/ci: 3h", not},
 	} {
-		of := resolution.CounterOfJob(builders.MakeJob("ci", "b").Obj())
-		scope := &resolution.Scope{Namespace: namespaceOf(), Counter: of, Policies: []*resolution.PlatformPolicy{platform("a", "ttl-after-finished", "2h")}}
+		podCounter := resolution.CounterOfJob(builders.MakeJob("ci", "b").Obj())
+		scope := &resolution.Scope{Namespace: namespaceOf(), Counter: podCounter, Policies: []*resolution.PlatformPolicy{platform("a", "ttl-after-finished", "2h")}}
 		if namespace != "" {
 			scope.Namespace = namespaceOf("default-pod-ttl", namespace)
 		}
@@ -128,7 +128,7 @@ func TestExplainDeadlineAndBounds(t *testing.T) {
 // TestExplainRuntimeDeadline: a runtime's deadline comes after the object's own and before other
 // defaults; the settings of a deleted one are unknown.
 func TestExplainRuntimeDeadline(t *testing.T) {
-	said := &lifetime.Setting{Path: "metadata.annotations[curfew.dev/active-deadline]", Text: "1h", TTL: lifetime.TTL{After: time.Hour}}
+	setting := &lifetime.Setting{Path: "metadata.annotations[curfew.dev/active-deadline]", Text: "1h", TTL: lifetime.TTL{After: time.Hour}}
 	namespace := namespaceOf("default-deadline", "2h")
 	job := func() *builders.JobWrapper { return builders.MakeJob("ci", "a").Created(noon) }
 	const late = " (when the default was set is not recorded, and backfill is off: it applies to objects created from now on)"
@@ -138,15 +138,15 @@ func TestExplainRuntimeDeadline(t *testing.T) {
 		want    []string
 		source  string
 	}{
-		"it says one": {job(), resolution.RuntimePolicy{Name: "torch", Deadline: said}, []string{"  object", "* runtime/torch: 1h" + late, "  namespace/ci: 2h (not used: a level above sets the value)"}, ""},
-		"it said one": {job().Deadline(3600).Annotation(wellknown.AnnotationDeadlineSource, "runtime/torch"), resolution.RuntimePolicy{Name: "torch", Deadline: said},
+		"it says one": {job(), resolution.RuntimePolicy{Name: "torch", Deadline: setting}, []string{"  object", "* runtime/torch: 1h" + late, "  namespace/ci: 2h (not used: a level above sets the value)"}, ""},
+		"it said one": {job().Deadline(3600).Annotation(wellknown.AnnotationDeadlineSource, "runtime/torch"), resolution.RuntimePolicy{Name: "torch", Deadline: setting},
 			[]string{`* object: 3600 (defaulted at creation from runtime "torch")`, "  runtime/torch: 1h (not used: a level above sets the value)",
 				"  namespace/ci: 2h (not used: a level above sets the value)"}, "runtime/torch"},
 		"it is gone": {job(), resolution.RuntimePolicy{Name: "torch", Missing: true},
 			[]string{"  object", "  runtime/torch (the runtime does not exist or cannot be read)", "  namespace/ci: 2h (not used: no default, as the runtime may say a longer one)"}, ""},
 		"it is gone, and the object says one": {job().Deadline(90), resolution.RuntimePolicy{Name: "torch", Missing: true},
 			[]string{"* object: 90", "  runtime/torch (the runtime does not exist or cannot be read)", "  namespace/ci: 2h (not used: a level above sets the value)"}, "object"},
-		"another controller": {job().ManagedBy("example.com/x"), resolution.RuntimePolicy{Name: "torch", Deadline: said},
+		"another controller": {job().ManagedBy("example.com/x"), resolution.RuntimePolicy{Name: "torch", Deadline: setting},
 			[]string{"  object", "  runtime/torch: 1h (not used: no default, as the object is managed by example.com/x)",
 				"  namespace/ci: 2h (not used: no default, as the object is managed by example.com/x)"}, ""},
 	} {
@@ -223,9 +223,9 @@ func TestExplanationAgrees(t *testing.T) {
 		scope := &resolution.Scope{Namespace: resolution.ParseNamespace("ci", namespace, nil)}
 		for _, name := range []string{"a", "b"} {
 			if rapid.Bool().Draw(t, "policy "+name) {
-				said := platform(name, rapid.SampledFrom([]string{"ttl-after-finished", "ttl-after-failed"}).Draw(t, "key of "+name), "2h")
-				said.Since, said.Backfill = since, rapid.Bool().Draw(t, "backfill of "+name)
-				scope.Policies = append(scope.Policies, said)
+				platformPolicy := platform(name, rapid.SampledFrom([]string{"ttl-after-finished", "ttl-after-failed"}).Draw(t, "key of "+name), "2h")
+				platformPolicy.Since, platformPolicy.Backfill = since, rapid.Bool().Draw(t, "backfill of "+name)
+				scope.Policies = append(scope.Policies, platformPolicy)
 			}
 		}
 		switch rapid.IntRange(0, 3).Draw(t, "runtime") {
@@ -241,8 +241,8 @@ func TestExplanationAgrees(t *testing.T) {
 			t.Fatalf("with a trace:    %s\nwithout a trace: %s", with, without)
 		}
 		deciders := 0
-		for _, said := range explained.TTL {
-			if !said.Decides {
+		for _, step := range explained.TTL {
+			if !step.Decides {
 				continue
 			}
 			deciders++
@@ -251,8 +251,8 @@ func TestExplanationAgrees(t *testing.T) {
 					continue
 				}
 				// What was filled in stands in the object and has the source of who filled it in.
-				if value.Source != said.Source && (said.Source.Level != lifetime.LevelObject || value.Source.Level != lifetime.ParseSource(facts.Annotations[wellknown.AnnotationTTLSource]).Level) {
-					t.Fatalf("%q decides, and the value is from %q\n%s", said.Source, value.Source, lines(told(explained.TTL)))
+				if value.Source != step.Source && (step.Source.Level != lifetime.LevelObject || value.Source.Level != lifetime.ParseSource(facts.Annotations[wellknown.AnnotationTTLSource]).Level) {
+					t.Fatalf("%q decides, and the value is from %q\n%s", step.Source, value.Source, lines(told(explained.TTL)))
 				}
 			}
 		}

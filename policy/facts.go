@@ -132,15 +132,15 @@ func (f *Facts) LabelClock() (time.Time, error) {
 	if !ok {
 		return f.Created, nil
 	}
-	at, err := lifetime.ParseTime(text)
+	t, err := lifetime.ParseTime(text)
 	if err != nil {
 		return f.Created, fmt.Errorf("%s: %q is not an RFC 3339 time: use one such as 2026-12-24T00:30:00Z, or remove it",
 			AnnotationPath(wellknown.AnnotationRefreshedAt), quote.Shorten(text))
 	}
-	if at.Before(f.Created) {
+	if t.Before(f.Created) {
 		return f.Created, nil
 	}
-	return at, nil
+	return t, nil
 }
 
 // Deadline is the deadline in the object itself: the native field, else the annotation if the
@@ -208,21 +208,21 @@ func FactsOfMeta(profile *Profile, meta *metav1.ObjectMeta) Facts {
 // status was copied, perhaps from a backup, or a clock was wrong. For a finished Pod without a
 // finish time, the one that Curfew recorded counts.
 func (f *Facts) correctTimes() {
-	for _, at := range []*time.Time{&f.Started, &f.FinishTime, &f.Exceeded} {
+	for _, t := range []*time.Time{&f.Started, &f.FinishTime, &f.Exceeded} {
 		switch {
-		case at.Unix() <= 0:
-			*at = time.Time{}
-		case at.Before(f.Created):
-			*at = f.Created
+		case t.Unix() <= 0:
+			*t = time.Time{}
+		case t.Before(f.Created):
+			*t = f.Created
 		}
 	}
 	text, ok := f.Annotations[wellknown.AnnotationFinishedAt]
 	if !ok || !f.IsPod() || !f.Finished || !f.FinishTime.IsZero() {
 		return
 	}
-	at, err := lifetime.ParseTime(text)
-	if err != nil || at.Before(f.Created) {
+	instant, err := lifetime.ParseTime(text)
+	if err != nil || instant.Before(f.Created) {
 		return
 	}
-	f.FinishTime = at
+	f.FinishTime = instant
 }

@@ -111,8 +111,8 @@ func NativeField(object map[string]any, path fieldpath.FieldPath) lifetime.Nativ
 			return lifetime.NativeField{Set: true, Seconds: seconds}
 		}
 	}
-	said := quote.Describe(value)
-	return lifetime.NativeField{Set: true, Text: said, Err: fmt.Errorf("%s is not a whole number of seconds: use one, such as 3600", said)}
+	found := quote.Describe(value)
+	return lifetime.NativeField{Set: true, Text: found, Err: fmt.Errorf("%s is not a whole number of seconds: use one, such as 3600", found)}
 }
 
 // durationField reads a metav1.Duration such as 1h0m0s. A fraction of a second counts as a whole
@@ -125,8 +125,8 @@ func durationField(object map[string]any, path fieldpath.FieldPath) lifetime.Nat
 	const fix = "is not a duration: use units h, m, s (1h30m), or 0 for none"
 	text, ok := value.(string)
 	if !ok || len(text) > lifetime.MaxDurationText {
-		said := quote.Describe(value)
-		return lifetime.NativeField{Set: true, Text: said, Err: fmt.Errorf("%s %s", said, fix)}
+		found := quote.Describe(value)
+		return lifetime.NativeField{Set: true, Text: found, Err: fmt.Errorf("%s %s", found, fix)}
 	}
 	out := lifetime.NativeField{Set: true, Text: text}
 	written, err := time.ParseDuration(text)
@@ -205,7 +205,7 @@ func stateOfPod(pod *corev1.Pod) State {
 
 // isTime is false for the epoch, which runtimes report for a container they know nothing about.
 // Taken as a time, it would make the Pod due at once (S6).
-func isTime(at metav1.Time) bool { return at.Unix() > 0 }
+func isTime(t metav1.Time) bool { return t.Unix() > 0 }
 
 // podFinishTime is the latest end of any container, including init and ephemeral ones, never of
 // lastState, which is an earlier attempt. If some container has no end, because the Pod was evicted
@@ -216,8 +216,8 @@ func podFinishTime(pod *corev1.Pod) time.Time {
 		return latest
 	}
 	for i := range pod.Status.Conditions {
-		if at := pod.Status.Conditions[i].LastTransitionTime; isTime(at) && at.After(latest) {
-			latest = at.Time
+		if t := pod.Status.Conditions[i].LastTransitionTime; isTime(t) && t.After(latest) {
+			latest = t.Time
 		}
 	}
 	return latest
@@ -304,7 +304,7 @@ func StateOfJob(job *batchv1.Job) State {
 	return state
 }
 
-func (s State) finished(outcome lifetime.Outcome, at time.Time) State {
-	s.Finished, s.Outcome, s.FinishTime = true, outcome, at
+func (s State) finished(outcome lifetime.Outcome, t time.Time) State {
+	s.Finished, s.Outcome, s.FinishTime = true, outcome, t
 	return s
 }

@@ -133,8 +133,8 @@ func (f *Facts) StaysByTTL() bool {
 	}
 	ttls := f.TTLs()
 	return slices.ContainsFunc([]lifetime.Outcome{lifetime.Succeeded, lifetime.Failed}, func(outcome lifetime.Outcome) bool {
-		said := ttls.For(outcome)
-		return said != nil && (said.Err != nil || said.TTL.Never)
+		setting := ttls.For(outcome)
+		return setting != nil && (setting.Err != nil || setting.TTL.Never)
 	})
 }
 

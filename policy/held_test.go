@@ -83,7 +83,7 @@ func TestDryRunHoldsStampedDeadlines(t *testing.T) {
 		out.Deadline = &lifetime.Setting{Path: "spec.defaults.deadline.value", Text: text, TTL: lifetime.TTL{After: after}}
 		return out
 	}
-	of, longer := deadline("a", "1h", time.Hour), trial("b")
+	platformPolicy, longer := deadline("a", "1h", time.Hour), trial("b")
 	longer.Bounds.Deadline.Min = &lifetime.Setting{Path: "spec.bounds.minDeadline", Text: "2h", TTL: lifetime.TTL{After: 2 * time.Hour}}
 	running := func(seconds int64) *builders.JobWrapper {
 		return builders.MakeJob("ci", "a").Created(noon.Add(-3*time.Hour)).Started(noon.Add(-2*time.Hour)).Deadline(seconds).Annotation(wellknown.AnnotationDeadlineSource, "policy/a")
@@ -105,7 +105,7 @@ func TestDryRunHoldsStampedDeadlines(t *testing.T) {
 			if test.ends {
 				facts.Finished, facts.Exceeded = true, noon.Add(-time.Hour)
 			}
-			effective := resolution.ResolveTrial(facts, &resolution.Scope{Namespace: namespaceOf(), Policies: append(test.before, of)})
+			effective := resolution.ResolveTrial(facts, &resolution.Scope{Namespace: namespaceOf(), Policies: append(test.before, platformPolicy)})
 			verdict := judging.JudgeDeadline(facts, &effective, 0, noon)
 			if got := verdictText(&verdict); got != test.want {
 				t.Errorf("%s, want %s", got, test.want)
@@ -116,30 +116,30 @@ func TestDryRunHoldsStampedDeadlines(t *testing.T) {
 
 // The same for a TTL label, which a policy may have given at creation or later.
 func TestDryRunHoldsStampedLabels(t *testing.T) {
-	of := func(mode resolution.Mode, text string) *resolution.PlatformPolicy {
+	fn := func(mode resolution.Mode, text string) *resolution.PlatformPolicy {
 		return &resolution.PlatformPolicy{Name: "a", Mode: mode, NamesKind: true,
 			Label: &lifetime.Setting{Path: "spec.defaults.ttlLabel.value", Text: text, Source: lifetime.Source{Level: lifetime.LevelPolicy, Name: "a"}}}
 	}
 	only := func(policies ...*resolution.PlatformPolicy) *resolution.Scope {
 		return &resolution.Scope{Namespace: namespaceOf(), Policies: policies}
 	}
-	failing := of(resolution.ModeDryRun, "")
+	failing := fn(resolution.ModeDryRun, "")
 	failing.Label.Err = fmt.Errorf("evaluating: no such key")
 	for name, test := range map[string]struct {
 		label, stamp string
 		scope        *resolution.Scope
 		want         string
 	}{
-		"its label":               {"1h", "policy/a 1h", only(of(resolution.ModeDryRun, "1h")), "delete policy/a dry-run"},
-		"given to what existed":   {"1h", "policy/a 1h backfill", only(of(resolution.ModeDryRun, "1h")), "delete policy/a dry-run"},
-		"its date":                {"2026-12-24T110000Z", "policy/a 2026-12-24T110000Z", only(of(resolution.ModeDryRun, "2026-12-24T110000Z")), "delete policy/a dry-run"},
-		"enforced":                {"1h", "policy/a 1h", only(of(resolution.ModeEnforce, "1h")), "delete policy/a"},
-		"another label":           {"1h", "policy/a 1h", only(of(resolution.ModeDryRun, "90m")), "delete object"},
+		"its label":               {"1h", "policy/a 1h", only(fn(resolution.ModeDryRun, "1h")), "delete policy/a dry-run"},
+		"given to what existed":   {"1h", "policy/a 1h backfill", only(fn(resolution.ModeDryRun, "1h")), "delete policy/a dry-run"},
+		"its date":                {"2026-12-24T110000Z", "policy/a 2026-12-24T110000Z", only(fn(resolution.ModeDryRun, "2026-12-24T110000Z")), "delete policy/a dry-run"},
+		"enforced":                {"1h", "policy/a 1h", only(fn(resolution.ModeEnforce, "1h")), "delete policy/a"},
+		"another label":           {"1h", "policy/a 1h", only(fn(resolution.ModeDryRun, "90m")), "delete object"},
 		"it does not match":       {"1h", "policy/a 1h", only(), "delete object"},
 		"it cannot be evaluated":  {"1h", "policy/a 1h", only(failing), "delete policy/a dry-run"},
-		"it matched before":       {"1h", "policy/a 1h", &resolution.Scope{Namespace: namespaceOf(), Filled: only(of(resolution.ModeDryRun, "1h"))}, "delete policy/a dry-run"},
-		"a stamp of another":      {"1h", "policy/a 2h", only(of(resolution.ModeDryRun, "1h")), "delete object"},
-		"the label of its author": {"1h", "", only(of(resolution.ModeDryRun, "1h")), "delete object"},
+		"it matched before":       {"1h", "policy/a 1h", &resolution.Scope{Namespace: namespaceOf(), Filled: only(fn(resolution.ModeDryRun, "1h"))}, "delete policy/a dry-run"},
+		"a stamp of another":      {"1h", "policy/a 2h", only(fn(resolution.ModeDryRun, "1h")), "delete object"},
+		"the label of its author": {"1h", "", only(fn(resolution.ModeDryRun, "1h")), "delete object"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			wrapper := builders.MakeJob("ci", "a").Created(noon.Add(-2*time.Hour)).Label(wellknown.LabelTTL, test.label)

@@ -137,8 +137,8 @@ func ofKind(group, kind, name string) func(*policy.Facts) {
 	}
 }
 
-func refreshed(at string) func(*policy.Facts) {
-	return func(f *policy.Facts) { f.Annotations = annotated("refreshed-at", at) }
+func refreshed(name string) func(*policy.Facts) {
+	return func(f *policy.Facts) { f.Annotations = annotated("refreshed-at", name) }
 }
 
 // S6: whatever stands in the refresh, an object is deleted no sooner than without one, and no later
@@ -158,7 +158,7 @@ func TestRefreshNeverHastens(t *testing.T) {
 		before := judging.JudgeLabel(facts, wellknown.LabelTTL, scope, noon)
 		refreshed(text)(facts)
 		after := judging.JudgeLabel(facts, wellknown.LabelTTL, scope, noon)
-		at, _ := facts.LabelClock()
+		instant, _ := facts.LabelClock()
 		limit := facts.Created.Add(time.Duration(most) * time.Minute)
 		switch {
 		case after.Action == policy.Keep && after.Err == nil:
@@ -166,9 +166,9 @@ func TestRefreshNeverHastens(t *testing.T) {
 		case after.Action == policy.Keep:
 		case before.Action == policy.Keep || after.Expiry.Before(before.Expiry):
 			t.Fatalf("%q: due at %s, and at %s without it (%v)", text, after.Expiry, before.Expiry, before.Err)
-		case limit.Before(at) && !after.Expiry.Equal(at.Add(time.Duration(life)*time.Minute)):
+		case limit.Before(instant) && !after.Expiry.Equal(instant.Add(time.Duration(life)*time.Minute)):
 			t.Fatalf("%q: due at %s by a newer max-ttl %dm, label %dm", text, after.Expiry, most, life)
-		case !limit.Before(at) && after.Expiry.After(limit):
+		case !limit.Before(instant) && after.Expiry.After(limit):
 			t.Fatalf("%q: due at %s, created at %s, max-ttl %dm", text, after.Expiry, facts.Created, most)
 		}
 	})

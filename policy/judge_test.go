@@ -72,8 +72,8 @@ func TestJudge(t *testing.T) {
 				t.Errorf("%s, %q, %v; want %s, %q, %q", got.Action, got.Reason, got.Err, test.action, test.reason, test.err)
 			}
 			if timed := got.Action == policy.Wait || got.Action == policy.Delete; timed {
-				if in := got.Expiry.Sub(noon); in != test.in || got.Trigger != policy.TriggerTTL || got.Source.String() != "object" {
-					t.Errorf("due in %v by %s of %s, want in %v", in, got.Trigger, got.Source, test.in)
+				if d := got.Expiry.Sub(noon); d != test.in || got.Trigger != policy.TriggerTTL || got.Source.String() != "object" {
+					t.Errorf("due in %v by %s of %s, want in %v", d, got.Trigger, got.Source, test.in)
 				}
 			} else if !got.Expiry.IsZero() {
 				t.Errorf("expiry %v beside %s", got.Expiry, got.Action)

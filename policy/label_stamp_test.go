@@ -124,8 +124,8 @@ func TestForgedStampOfALabel(t *testing.T) {
 		scope := &resolution.Scope{Creating: true, Namespace: c.namespace, Policies: []*resolution.PlatformPolicy{labelPolicy("30d")}}
 		assignments, _ := resolution.FillIn(policy.FactsOfObject(policy.JobProfile, job.Map()), scope, noon)
 		removed := false
-		for _, one := range assignments {
-			removed = removed || one.Path[len(one.Path)-1] == wellknown.AnnotationLabelSource && one.Value == nil
+		for _, assignment := range assignments {
+			removed = removed || assignment.Path[len(assignment.Path)-1] == wellknown.AnnotationLabelSource && assignment.Value == nil
 		}
 		if removed != c.removed {
 			t.Errorf("%s: removed is %t, want %t", name, removed, c.removed)

@@ -79,11 +79,11 @@ func TestDefaultLabel(t *testing.T) {
 			job.Label(row.labels[i], row.labels[i+1])
 		}
 		facts := policy.FactsOfObject(policy.JobProfile, job.Map())
-		got, said := resolution.DefaultLabel(facts, &resolution.Scope{Policies: row.policies}, now)
+		got, setting := resolution.DefaultLabel(facts, &resolution.Scope{Policies: row.policies}, now)
 		if got != row.want {
 			t.Errorf("%s: got %q, want %q", name, got, row.want)
 		}
-		if text := errorText(said); text != row.err {
+		if text := errorText(setting); text != row.err {
 			t.Errorf("%s: error %q, want %q", name, text, row.err)
 		}
 	}
@@ -138,12 +138,12 @@ func TestCheckLabel(t *testing.T) {
 		t.Errorf("bounds: %v", err)
 	}
 	// The bounds of TTLs after finished are others.
-	one := &lifetime.Setting{Path: "spec.bounds.maxTTL", TTL: lifetime.TTL{After: time.Hour}}
-	apart := &resolution.Scope{Policies: []*resolution.PlatformPolicy{{Bounds: lifetime.Bounds{TTL: lifetime.Range{Max: one}}}}}
+	setting := &lifetime.Setting{Path: "spec.bounds.maxTTL", TTL: lifetime.TTL{After: time.Hour}}
+	apart := &resolution.Scope{Policies: []*resolution.PlatformPolicy{{Bounds: lifetime.Bounds{TTL: lifetime.Range{Max: setting}}}}}
 	if err := apart.CheckLabel(label, created, resolution.EnforcedBounds); err != nil {
 		t.Errorf("the bound of a TTL after finished: %v", err)
 	}
-	apart.Policies[0].Bounds = lifetime.Bounds{Label: lifetime.Range{Max: one}}
+	apart.Policies[0].Bounds = lifetime.Bounds{Label: lifetime.Range{Max: setting}}
 	if err := apart.Bounds(resolution.EnforcedBounds).CheckTTL(lifetime.TTL{After: 48 * time.Hour}); err != nil {
 		t.Errorf("the bound of a label: %v", err)
 	}

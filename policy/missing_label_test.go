@@ -119,15 +119,15 @@ func TestMissingLabel(t *testing.T) {
 		"latest date is over, not young": {facts: existing(hour), policies: []*resolution.PlatformPolicy{labelPolicy("2d", func(p *resolution.PlatformPolicy) { p.LatestDate = noon.Add(-time.Hour) })}, err: `latestDate 2026-12-24 of policy "p" is over: raise it`},
 	} {
 		scope := &resolution.Scope{Policies: row.policies, Namespace: row.namespace, Protected: row.protected}
-		got, said := resolution.MissingLabel(row.facts, scope, noon)
-		if got != row.want || errorText(said) != row.err {
-			t.Errorf("%s: got %q, error %q; want %q, %q", name, got, errorText(said), row.want, row.err)
+		got, setting := resolution.MissingLabel(row.facts, scope, noon)
+		if got != row.want || errorText(setting) != row.err {
+			t.Errorf("%s: got %q, error %q; want %q, %q", name, got, errorText(setting), row.want, row.err)
 		}
 		if got == "" {
 			continue
 		}
 		text := ""
-		for _, assignment := range resolution.LabelAssignments(row.facts, got, said, true) {
+		for _, assignment := range resolution.LabelAssignments(row.facts, got, setting, true) {
 			text += assignment.Path.String() + "=" + assignment.Value.(string) + " "
 		}
 		if want := "metadata.labels.curfew.dev/ttl=" + row.want + " metadata.annotations.curfew.dev/ttl-label-source=policy/p " + row.want + " backfill "; text != want {

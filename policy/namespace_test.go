@@ -150,9 +150,9 @@ func TestStampNamespace(t *testing.T) {
 				t.Errorf("got %+v, want %+v", got, test.want)
 			}
 			// While the time is not known, what fits is left alone and nothing else is said.
-			if at, noted, _ := resolution.ParseSince(test.annotations[wellknown.AnnotationDefaultSince]); test.want.Since != "" {
+			if instant, noted, _ := resolution.ParseSince(test.annotations[wellknown.AnnotationDefaultSince]); test.want.Since != "" {
 				test.want.Since = ""
-				if !at.IsZero() && noted == resolution.DefaultsHash(test.annotations) {
+				if !instant.IsZero() && noted == resolution.DefaultsHash(test.annotations) {
 					test.want.Since = test.annotations[wellknown.AnnotationDefaultSince]
 				}
 			}

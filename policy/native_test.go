@@ -17,8 +17,8 @@ func TestNativeDeletion(t *testing.T) {
 	workflow := *policy.JobProfile
 	workflow.Kind.Group, workflow.Kind.Kind = "argoproj.io", "Workflow"
 	workflow.TTLSucceeded, workflow.TTLFailed = fieldpath.MustFieldPath("spec.afterSuccess"), fieldpath.MustFieldPath("spec.afterFailure")
-	spec := func(fields map[string]any, of *builders.JobWrapper) map[string]any {
-		out := of.Map()
+	spec := func(fields map[string]any, jobWrapper *builders.JobWrapper) map[string]any {
+		out := jobWrapper.Map()
 		if out["spec"] == nil {
 			out["spec"] = map[string]any{}
 		}

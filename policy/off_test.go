@@ -54,8 +54,8 @@ func TestTriggersThatAreSwitchedOff(t *testing.T) {
 			scope := &resolution.Scope{Namespace: namespaceOf("default-ttl", "1h", "default-deadline", "10m"), Policies: []*resolution.PlatformPolicy{labelled}, Creating: true, Off: test.off}
 			assignments, _ := resolution.FillIn(test.facts, scope, noon)
 			var got []string
-			for _, one := range assignments {
-				got = append(got, fmt.Sprintf("%s=%v", one.Path[len(one.Path)-1], one.Value))
+			for _, assignment := range assignments {
+				got = append(got, fmt.Sprintf("%s=%v", assignment.Path[len(assignment.Path)-1], assignment.Value))
 			}
 			equal(t, got, test.want)
 			if _, forged := resolution.Attested(test.facts, scope); len(forged) > 0 != (name == "a forged stamp") {

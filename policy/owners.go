@@ -162,15 +162,15 @@ func CarriedBy(owner, child map[string]any, field string) bool {
 func fieldOf(object any, path string) (key string, value any) {
 	value = object
 	for _, key = range fieldpath.Names(path) {
-		switch in := value.(type) {
+		switch v := value.(type) {
 		case map[string]any:
-			value = in[key]
+			value = v[key]
 		case []any:
-			at, err := strconv.Atoi(key)
-			if err != nil || at < 0 || at >= len(in) {
+			i, err := strconv.Atoi(key)
+			if err != nil || i < 0 || i >= len(v) {
 				return key, nil
 			}
-			value = in[at]
+			value = v[i]
 		default:
 			return key, nil
 		}

@@ -41,11 +41,11 @@ func TestPauseHolds(t *testing.T) {
 
 func TestPauseMessage(t *testing.T) {
 	noon := time.Date(2026, 12, 24, 12, 0, 0, 0, time.UTC)
-	one := judging.Pause{Name: "x", Reason: "a\nb", Triggers: []policy.Trigger{"ttl", "label"}, Namespaces: []string{"a", "b-*"}, Until: noon}
-	if got, want := one.Message(), "DeletionPause x holds trigger ttl, label in namespace a, b-*, until 2026-12-24T12:00:00Z: a b"; got != want {
+	pause := judging.Pause{Name: "x", Reason: "a\nb", Triggers: []policy.Trigger{"ttl", "label"}, Namespaces: []string{"a", "b-*"}, Until: noon}
+	if got, want := pause.Message(), "DeletionPause x holds trigger ttl, label in namespace a, b-*, until 2026-12-24T12:00:00Z: a b"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
-	if one.Over(noon.Add(-1)) || !one.Over(noon) || (&judging.Pause{}).Over(noon) {
+	if pause.Over(noon.Add(-1)) || !pause.Over(noon) || (&judging.Pause{}).Over(noon) {
 		t.Error("Over")
 	}
 }

@@ -103,9 +103,9 @@ func (p *Profile) Finishable() bool { return p.State != nil }
 // KnowsTemplate reports whether objects of this kind are known to contain all that is in an object
 // that their controller creates for them: of Kubernetes' own kinds, and where the profile has a
 // template for the other kind.
-func (p *Profile) KnowsTemplate(of schema.GroupKind) bool {
+func (p *Profile) KnowsTemplate(kind schema.GroupKind) bool {
 	return len(p.PodTemplates) > 0 && slices.Contains([]string{"", "apps", "batch"}, p.Kind.Group) ||
-		slices.ContainsFunc(p.Templates, func(template Template) bool { return template.Profile.Kind.GroupKind() == of })
+		slices.ContainsFunc(p.Templates, func(template Template) bool { return template.Profile.Kind.GroupKind() == kind })
 }
 
 // claimMetadata leads, in a Pod or a pod template, to what its ephemeral volumes give their claims.

@@ -42,11 +42,11 @@ func TestProtectedRequest(t *testing.T) {
 
 // A protected namespace gets no default of any form: the kind's own controller would act on one.
 func TestNoDefaultInAProtectedNamespace(t *testing.T) {
-	of := platform("a", "ttl-after-finished", "1m")
-	of.Deadline = &lifetime.Setting{Path: "spec.defaults.deadline.value", Text: "1h", TTL: lifetime.TTL{After: time.Hour}}
-	of.Label = &lifetime.Setting{Path: "spec.defaults.ttlLabel.value", Text: "1h", Source: lifetime.Source{Level: lifetime.LevelPolicy, Name: "a"}}
+	platformPolicy := platform("a", "ttl-after-finished", "1m")
+	platformPolicy.Deadline = &lifetime.Setting{Path: "spec.defaults.deadline.value", Text: "1h", TTL: lifetime.TTL{After: time.Hour}}
+	platformPolicy.Label = &lifetime.Setting{Path: "spec.defaults.ttlLabel.value", Text: "1h", Source: lifetime.Source{Level: lifetime.LevelPolicy, Name: "a"}}
 	scope := func(protected bool) *resolution.Scope {
-		return &resolution.Scope{Namespace: namespaceOf("default-ttl-failed", "2h", "backfill", "true"), Policies: []*resolution.PlatformPolicy{of}, Protected: protected, Creating: true}
+		return &resolution.Scope{Namespace: namespaceOf("default-ttl-failed", "2h", "backfill", "true"), Policies: []*resolution.PlatformPolicy{platformPolicy}, Protected: protected, Creating: true}
 	}
 	bare := policy.FactsOfJob(builders.MakeJob("kube-system", "a").Obj())
 	if filled, _ := resolution.FillIn(bare, scope(false), noon); len(filled) == 0 {

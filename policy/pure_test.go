@@ -38,8 +38,8 @@ func TestPolicyIsPure(t *testing.T) {
 			if !ok || !clock[call.Sel.Name] {
 				return true
 			}
-			if of, ok := call.X.(*ast.Ident); ok && (of.Name == "time" || of.Name == "metav1") {
-				t.Errorf("%s reads the clock: %s.%s", files.Position(call.Pos()), of.Name, call.Sel.Name)
+			if ident, ok := call.X.(*ast.Ident); ok && (ident.Name == "time" || ident.Name == "metav1") {
+				t.Errorf("%s reads the clock: %s.%s", files.Position(call.Pos()), ident.Name, call.Sel.Name)
 			}
 			return true
 		})

@@ -35,8 +35,8 @@ func (r *Reference) Each(object map[string]any, f func(namespace, name string)) 
 		}
 		r.Path[shared:].Walk(beside, func(_ string, value any) {
 			if text, ok := value.(string); ok {
-				if in, name, ok := strings.Cut(text, "/"); ok {
-					f(in, name)
+				if where, name, ok := strings.Cut(text, "/"); ok {
+					f(where, name)
 				} else if text != "" {
 					f(namespace, text)
 				}

@@ -68,14 +68,14 @@ func TestJobSetOfATrainJobIsKept(t *testing.T) {
 			if byTTL.Action != c.ttl || byLabel.Action != c.lab {
 				t.Errorf("%s and %s; want %s and %s", byTTL.Action, byLabel.Action, c.ttl, c.lab)
 			}
-			said := ""
+			output := ""
 			for _, verdict := range []policy.Verdict{byTTL, byLabel} {
 				if verdict.Err != nil {
-					said += verdict.Err.Error()
+					output += verdict.Err.Error()
 				}
 			}
-			if said != c.err {
-				t.Errorf("reported: %q\nwant      %q", said, c.err)
+			if output != c.err {
+				t.Errorf("reported: %q\nwant      %q", output, c.err)
 			}
 		})
 	}

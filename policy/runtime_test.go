@@ -173,17 +173,17 @@ func TestReadSince(t *testing.T) {
 		"a time, and no hash beside":   {stamp: noon.Format(time.RFC3339)},
 		"the hash of what has no TTLs": {stamp: noon.Format(time.RFC3339) + "/"},
 	} {
-		said := &resolution.RuntimePolicy{}
-		said.ReadSince(&policy.Facts{Created: noon.Add(-time.Hour), Annotations: map[string]string{wellknown.AnnotationDefaultSince: test.stamp}}, object, fields)
-		if !said.Since.Equal(test.want) {
-			t.Errorf("%s: since %s, want %s", name, said.Since, test.want)
+		runtimePolicy := &resolution.RuntimePolicy{}
+		runtimePolicy.ReadSince(&policy.Facts{Created: noon.Add(-time.Hour), Annotations: map[string]string{wellknown.AnnotationDefaultSince: test.stamp}}, object, fields)
+		if !runtimePolicy.Since.Equal(test.want) {
+			t.Errorf("%s: since %s, want %s", name, runtimePolicy.Since, test.want)
 		}
 	}
 	for text, want := range map[string]bool{"true": true, "false": false, "True": false, "yes": false} {
-		said := &resolution.RuntimePolicy{}
-		said.ReadSince(&policy.Facts{Annotations: map[string]string{wellknown.AnnotationBackfill: text}}, object, fields)
-		if said.Backfill != want {
-			t.Errorf("backfill %q is %t", text, said.Backfill)
+		runtimePolicy := &resolution.RuntimePolicy{}
+		runtimePolicy.ReadSince(&policy.Facts{Annotations: map[string]string{wellknown.AnnotationBackfill: text}}, object, fields)
+		if runtimePolicy.Backfill != want {
+			t.Errorf("backfill %q is %t", text, runtimePolicy.Backfill)
 		}
 	}
 }

@@ -54,8 +54,8 @@ func TestUnfilled(t *testing.T) {
 			}
 			assignments, _ := resolution.FillIn(test.facts, &resolution.Scope{Creating: true, Namespace: namespaceOf(annotations...)}, noon)
 			var got []string
-			for _, one := range assignments {
-				got = append(got, fmt.Sprintf("%s=%v", one.Path[len(one.Path)-1], one.Value))
+			for _, assignment := range assignments {
+				got = append(got, fmt.Sprintf("%s=%v", assignment.Path[len(assignment.Path)-1], assignment.Value))
 			}
 			equal(t, got, test.want)
 		})
@@ -135,21 +135,21 @@ func TestRestampOfADeadlineInAnotherField(t *testing.T) {
 		"immutable, changed":     {&immutable, []string{"2h0m0s", stamp, "namespace/ci"}, []string{"2h0m0s", stamp, "namespace/ci", key, "1h"}, nil, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			of := func(state []string) *policy.Facts {
+			fn := func(state []string) *policy.Facts {
 				if state[0] == "" {
 					return facts(test.profile, nil, state[1:]...)
 				}
 				return facts(test.profile, state[0], state[1:]...)
 			}
 			text := func(assignments []resolution.Assignment) (out []string) {
-				for _, one := range assignments {
-					out = append(out, fmt.Sprintf("%s=%v", strings.TrimPrefix(one.Path.String(), "metadata.annotations."), one.Value))
+				for _, assignment := range assignments {
+					out = append(out, fmt.Sprintf("%s=%v", strings.TrimPrefix(assignment.Path.String(), "metadata.annotations."), assignment.Value))
 				}
 				slices.Sort(out)
 				return out
 			}
-			old := of(test.old)
-			assignments, updated := resolution.Restamp(old, of(test.updated))
+			old := fn(test.old)
+			assignments, updated := resolution.Restamp(old, fn(test.updated))
 			slices.Sort(test.want)
 			equal(t, text(assignments), test.want)
 			slices.Sort(test.fill)

@@ -38,8 +38,8 @@ func ExceededAt(object map[string]any) time.Time {
 			continue
 		}
 		text, _ := condition["lastTransitionTime"].(string)
-		if at, err := lifetime.ParseTime(text); err == nil {
-			return at
+		if t, err := lifetime.ParseTime(text); err == nil {
+			return t
 		}
 	}
 	return time.Time{}
@@ -49,12 +49,12 @@ func ExceededAt(object map[string]any) time.Time {
 // the spec was changed since, as by someone who resumed the object and suspended it again.
 // Anyone who can update the object can write the record. They can give it a deadline, too.
 func SuspendedAt(record string, generation int64) time.Time {
-	text, of, _ := strings.Cut(record, "/")
-	at, err := lifetime.ParseTime(text)
-	if err != nil || of != strconv.FormatInt(generation, 10) {
+	text, rest, _ := strings.Cut(record, "/")
+	t, err := lifetime.ParseTime(text)
+	if err != nil || rest != strconv.FormatInt(generation, 10) {
 		return time.Time{}
 	}
-	return at
+	return t
 }
 
 // Action is the step that the controller takes with an object.

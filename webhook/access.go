@@ -112,11 +112,11 @@ func (r *Reviews) May(ctx context.Context, who authenticationv1.UserInfo, what a
 // Allows reports whether a user may send a request. An error means that this is unknown, also where
 // too many others are asked about.
 func (r *Reviews) Allows(ctx context.Context, who authenticationv1.UserInfo, request authorizer.AttributesRecord) (bool, error) {
-	of := &user.DefaultInfo{Name: who.Username, UID: who.UID, Groups: who.Groups, Extra: make(map[string][]string, len(who.Extra))}
+	defaultInfo := &user.DefaultInfo{Name: who.Username, UID: who.UID, Groups: who.Groups, Extra: make(map[string][]string, len(who.Extra))}
 	for key, values := range who.Extra {
-		of.Extra[key] = values
+		defaultInfo.Extra[key] = values
 	}
-	request.User = of
+	request.User = defaultInfo
 	answers := r.cached
 	question, err := json.Marshal(request)
 	if err == nil && len(question) > maxQuestion {
@@ -129,7 +129,7 @@ func (r *Reviews) Allows(ctx context.Context, who authenticationv1.UserInfo, req
 		decision, _, err = answers.Authorize(ctx, request)
 	}
 	if err != nil {
-		return false, fmt.Errorf("asking whether %s may %s %s in %q: %w", of.Name, request.Verb, cmp.Or(request.Path, request.Resource), request.Namespace, err)
+		return false, fmt.Errorf("asking whether %s may %s %s in %q: %w", defaultInfo.Name, request.Verb, cmp.Or(request.Path, request.Resource), request.Namespace, err)
 	}
 	return decision == authorizer.DecisionAllow, nil
 }

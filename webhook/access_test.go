@@ -237,9 +237,9 @@ func TestTallyOfOneWhoMayNotDeletePods(t *testing.T) {
 			access := &answers{of: map[string]bool{"root": true}}
 			w := newWorld(t, func(o *Options) { o.Access, o.RequireDelete = access, require })
 			response := w.ask(t, ask{path: PathValidatePolicy, namespace: "plain", user: c.user, object: c.new, old: c.old})
-			said := response.Result.Message + strings.Join(response.Warnings, "\n")
-			if response.Allowed == (c.denied && require) || strings.Contains(said, why) != c.says {
-				t.Errorf("%s, required %t: %t %s", name, require, response.Allowed, said)
+			output := response.Result.Message + strings.Join(response.Warnings, "\n")
+			if response.Allowed == (c.denied && require) || strings.Contains(output, why) != c.says {
+				t.Errorf("%s, required %t: %t %s", name, require, response.Allowed, output)
 			}
 			if c.says && (access.last.Resource != "pods" || access.last.Namespace != "plain") {
 				t.Errorf("%s: asked about %+v", name, access.last)

@@ -203,9 +203,9 @@ func flatten(t *testing.T, text string, into map[string]string) {
 	t.Helper()
 	var object any
 	must(t, json.Unmarshal([]byte(text), &object))
-	var walk func(path string, at any)
-	walk = func(path string, at any) {
-		switch value := at.(type) {
+	var walk func(path string, value any)
+	walk = func(path string, value any) {
+		switch value := value.(type) {
 		case map[string]any:
 			for key, inner := range value {
 				walk(path+"["+key+"]", inner)

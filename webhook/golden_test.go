@@ -156,17 +156,17 @@ func goldenCases(t *testing.T, path string, text []byte) map[string]*goldenCase 
 		if named.Base != "" {
 			base = mergePatch(t, base, file.Bases[named.Base])
 		}
-		one := &goldenCase{}
+		g := &goldenCase{}
 		decoder := json.NewDecoder(bytes.NewReader(mergePatch(t, base, patch)))
 		decoder.DisallowUnknownFields()
-		if err := decoder.Decode(one); err != nil {
+		if err := decoder.Decode(g); err != nil {
 			t.Fatalf("%s: %s: %v", path, name, err)
 		}
-		one.Was = named.Was // As it is written: merging drops what a patch removes.
-		if one.Shows == "" || one.Want == nil {
+		g.Was = named.Was // As it is written: merging drops what a patch removes.
+		if g.Shows == "" || g.Want == nil {
 			t.Errorf("%s: %s needs shows and want; -update fills in an empty want", path, name)
 		}
-		out[name] = one
+		out[name] = g
 	}
 	for name := range unused {
 		t.Errorf("%s: no case has the base %s", path, name)

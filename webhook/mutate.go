@@ -113,19 +113,19 @@ func patchFor(object map[string]any, assignments []resolution.Assignment) ([]jso
 		last := len(path) - 1
 		parent, inCreated := object, false
 		for i, name := range path[:last] {
-			at := path[:i+1].Pointer()
+			parentPath := path[:i+1].Pointer()
 			if parent[name] == nil && assignment.Value != nil {
 				added := map[string]any{}
 				if parent[name] = added; !inCreated {
-					patch = append(patch, jsonpatch.NewOperation("add", at, added))
-					created[at] = true
+					patch = append(patch, jsonpatch.NewOperation("add", parentPath, added))
+					created[parentPath] = true
 				}
 			}
 			next, ok := parent[name].(map[string]any)
 			if !ok && parent[name] != nil {
-				return nil, fmt.Errorf("%s is %T and not an object, so that %s cannot be set", at, parent[name], path)
+				return nil, fmt.Errorf("%s is %T and not an object, so that %s cannot be set", parentPath, parent[name], path)
 			}
-			parent, inCreated = next, inCreated || created[at] // Nil where there is nothing to remove.
+			parent, inCreated = next, inCreated || created[parentPath] // Nil where there is nothing to remove.
 		}
 		have, present := parent[path[last]]
 		operation := "add"

@@ -135,7 +135,7 @@ func compileNow[T, P any](request *request, compile func(*T) (P, field.ErrorList
 			err = fmt.Errorf("compiling it panics: %v", reason)
 		}
 	}()
-	one := func(name string, object map[string]any) (compiled P, errs field.ErrorList, _ error) {
+	compileOne := func(name string, object map[string]any) (compiled P, errs field.ErrorList, _ error) {
 		typed := new(T)
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object, typed); err != nil {
 			return compiled, nil, fmt.Errorf("%s: %w", name, err)
@@ -144,11 +144,11 @@ func compileNow[T, P any](request *request, compile func(*T) (P, field.ErrorList
 		return compiled, append(errs, requirement.Unknown(request.facts.Profile.Kind.Kind, object)...), nil
 	}
 	if request.old != nil {
-		if out.old, out.oldErrs, err = one("request.oldObject", request.old); err != nil {
+		if out.old, out.oldErrs, err = compileOne("request.oldObject", request.old); err != nil {
 			return out, err
 		}
 	}
-	out.now, out.errs, err = one("request.object", request.object)
+	out.now, out.errs, err = compileOne("request.object", request.object)
 	return out, err
 }
 
@@ -204,12 +204,12 @@ func (w *Webhooks) lacks(ctx context.Context, user authenticationv1.UserInfo, p 
 	lacking := make([]string, len(access))
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(maxReviews)
-	for i, of := range access {
+	for i, cleanupAccess := range access {
 		group.Go(func() error {
 			var missing []string
-			for _, verb := range of.Verbs {
+			for _, verb := range cleanupAccess.Verbs {
 				may, err := w.settings.Access.May(ctx, user, authorizationv1.ResourceAttributes{
-					Verb: verb, Namespace: p.Namespace, Group: of.Group, Resource: of.Resource,
+					Verb: verb, Namespace: p.Namespace, Group: cleanupAccess.Group, Resource: cleanupAccess.Resource,
 				})
 				if err != nil {
 					return err
@@ -219,7 +219,7 @@ func (w *Webhooks) lacks(ctx context.Context, user authenticationv1.UserInfo, p 
 				}
 			}
 			if len(missing) > 0 {
-				lacking[i] = rules.Enumerate(missing) + " " + of.String()
+				lacking[i] = rules.Enumerate(missing) + " " + cleanupAccess.String()
 			}
 			return nil
 		})
@@ -288,8 +288,8 @@ func (l *policyLimit) check(ctx context.Context, namespace, name string) (*field
 		return nil, err
 	}
 	if name != "" {
-		of := fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()
-		if there, err := l.count(ctx, namespace, of); err != nil || there > 0 {
+		selector := fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()
+		if there, err := l.count(ctx, namespace, selector); err != nil || there > 0 {
 			return nil, err
 		}
 	}

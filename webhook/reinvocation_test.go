@@ -58,12 +58,12 @@ var otherWebhooks = map[string]string{
 // drawnNamespace has random defaults and bounds.
 func drawnNamespace(t *rapid.T) map[string]string {
 	out := map[string]string{}
-	of := map[string][]string{
+	values := map[string][]string{
 		"default-ttl": {"", "", "30s", "1d"}, "default-ttl-succeeded": {"", "", "1h", "1d"}, "default-ttl-failed": {"", "", "7d"}, "default-pod-ttl": {"", "2h"},
 		"default-deadline": {"", "2h"}, "min-ttl": {"", "", "90m"}, "max-ttl": {"", "", "50h"}, "max-deadline": {"", "90m"},
 	}
-	for _, key := range slices.Sorted(maps.Keys(of)) {
-		if value := rapid.SampledFrom(of[key]).Draw(t, key); value != "" {
+	for _, key := range slices.Sorted(maps.Keys(values)) {
+		if value := rapid.SampledFrom(values[key]).Draw(t, key); value != "" {
 			out["curfew.dev/"+key] = value
 		}
 	}

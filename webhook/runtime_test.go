@@ -43,8 +43,8 @@ func TestStampRuntime(t *testing.T) {
 		}
 		return resolution.RuntimeHash(object, []fieldpath.FieldPath{parsed})
 	}
-	const at = `"path":"/metadata/annotations/curfew.dev~1default-since"`
-	set := func(op, value string) string { return `[{"op":"` + op + `",` + at + `,"value":"` + value + `"}]` }
+	const path = `"path":"/metadata/annotations/curfew.dev~1default-since"`
+	set := func(op, value string) string { return `[{"op":"` + op + `",` + path + `,"value":"` + value + `"}]` }
 	ahead := func(context.Context) (time.Time, error) { return t0.Add(time.Hour), nil }
 	unknown := func(context.Context) (time.Time, error) { return time.Time{}, errors.New("not known") }
 	for name, test := range map[string]struct {
@@ -62,11 +62,11 @@ func TestStampRuntime(t *testing.T) {
 		"unchanged":                  {old: trainingRuntime("", stamp("1d", since(hash1d))), object: trainingRuntime("mlPolicy: {numNodes: 2}", stamp("1d", since(hash1d)))},
 		"backfill":                   {old: trainingRuntime("", stamp("1d", since(hash1d))), object: trainingRuntime("", "curfew.dev/backfill: 'true', "+stamp("1d", since(hash1d)))},
 		"changed":                    {old: trainingRuntime("", stamp("1d", since(hash1d))), object: trainingRuntime("", stamp("2d", since(hash1d))), patch: set("replace", now(hash2d))},
-		"changed, the time unknown":  {old: trainingRuntime("", stamp("1d", since(hash1d))), object: trainingRuntime("", stamp("2d", since(hash1d))), time: unknown, patch: `[{"op":"remove",` + at + `}]`},
+		"changed, the time unknown":  {old: trainingRuntime("", stamp("1d", since(hash1d))), object: trainingRuntime("", stamp("2d", since(hash1d))), time: unknown, patch: `[{"op":"remove",` + path + `}]`},
 		"changed, and foreseen":      {old: trainingRuntime("", stamp("1d", since(hash1d))), object: trainingRuntime("", stamp("2d", since(hash2d))), patch: set("replace", now(hash2d))},
 		"moved back":                 {old: trainingRuntime("", stamp("1d", since(hash1d))), object: trainingRuntime("", stamp("1d", "2001-01-01T00:00:00Z/"+hash1d)), patch: set("replace", since(hash1d))},
 		"taken":                      {old: trainingRuntime("", stamp("1d", since(hash1d))), object: trainingRuntime("", "curfew.dev/ttl-after-finished: 1d"), patch: set("add", since(hash1d))},
-		"the TTL removed":            {old: trainingRuntime("", stamp("1d", since(hash1d))), object: trainingRuntime("", "curfew.dev/default-since: '"+since(hash1d)+"'"), patch: `[{"op":"remove",` + at + `}]`},
+		"the TTL removed":            {old: trainingRuntime("", stamp("1d", since(hash1d))), object: trainingRuntime("", "curfew.dev/default-since: '"+since(hash1d)+"'"), patch: `[{"op":"remove",` + path + `}]`},
 		"without the stamp, changed": {old: trainingRuntime("", "curfew.dev/ttl-after-finished: 1d"), object: trainingRuntime("x: y", "curfew.dev/ttl-after-finished: 1d"), patch: set("add", now(hash1d))},
 		"being deleted":              {old: trainingRuntime("", stamp("1d", since(hash1d))), object: strings.Replace(trainingRuntime("", stamp("2d", since(hash1d))), "name: torch", "name: torch, deletionTimestamp: '2026-08-01T00:00:00Z'", 1)},
 	} {

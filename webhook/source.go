@@ -108,15 +108,15 @@ func (w *Webhooks) limited(ctx context.Context) (context.Context, context.Cancel
 }
 
 // scopeOf returns the context of an object. See [inUse] for bare objects.
-func (w *Webhooks) scopeOf(ctx context.Context, of *platform.Subject, bare bool) (*resolution.Scope, error) {
+func (w *Webhooks) scopeOf(ctx context.Context, subject *platform.Subject, bare bool) (*resolution.Scope, error) {
 	var from platform.Source = w.source
-	facts := of.Facts
+	facts := subject.Facts
 	if bare {
 		from = &inUse{w.source, facts.IsPod(), facts.Profile.Kind.GroupKind()}
 	}
-	of.Evaluating = w.evaluating
-	of.Until, _ = ctx.Value(reviewKey{}).(context.Context)
-	found, err := platform.ContextOf(ctx, from, of)
+	subject.Evaluating = w.evaluating
+	subject.Until, _ = ctx.Value(reviewKey{}).(context.Context)
+	found, err := platform.ContextOf(ctx, from, subject)
 	if err != nil {
 		return nil, err
 	}
@@ -243,10 +243,10 @@ func (w *Webhooks) unfilled(ctx context.Context, request *request, now time.Time
 		return request.facts, request.object, nil, nil
 	}
 	without := platform.Without(request.object, claimed)
-	of := platform.Whole(request.facts, without)
-	of.Giving = true
+	subject := platform.Whole(request.facts, without)
+	subject.Giving = true
 	// The earlier call may have been for a bare object.
-	giving, err := w.scopeOf(ctx, of, bare(policy.FactsOfObjectContext(ctx, request.facts.Profile, without)))
+	giving, err := w.scopeOf(ctx, subject, bare(policy.FactsOfObjectContext(ctx, request.facts.Profile, without)))
 	if err != nil {
 		return nil, nil, nil, err
 	}
@@ -260,13 +260,13 @@ func (w *Webhooks) stampTime(ctx context.Context, request *request, now time.Tim
 	if w.settings.ServerTime == nil {
 		return now
 	}
-	at, err := w.settings.ServerTime(ctx)
+	t, err := w.settings.ServerTime(ctx)
 	if err != nil {
 		w.log.Info("left a stamp to the controller", "kind", request.kind.Kind, "object",
 			klog.KRef(request.facts.Namespace, request.facts.Name), "reason", err.Error())
 		return time.Time{}
 	}
-	return at
+	return t
 }
 
 // keep assigns a value, or removes the key if the value is empty.

@@ -77,13 +77,13 @@ func TestHold(t *testing.T) {
 		"not a Pod":            {object: "{apiVersion: batch/v1, kind: Job, metadata: {name: a, labels: {app: build}}}"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			of := counting()
+			tallies := counting()
 			if test.unknown {
-				of.err = errors.New("not listed yet")
+				tallies.err = errors.New("not listed yet")
 			}
 			w := newWorld(t, func(o *Options) {
 				if !test.off {
-					o.Tallies = of
+					o.Tallies = tallies
 				}
 			})
 			if test.namespace == "" {
@@ -105,28 +105,28 @@ func TestHold(t *testing.T) {
 
 // S9: the oldest tallies of a namespace count. Of more, admission takes no notice.
 func TestHoldWithTooManyTallies(t *testing.T) {
-	of := counting()
-	w := newWorld(t, func(o *Options) { o.Tallies = of })
+	tallies := counting()
+	w := newWorld(t, func(o *Options) { o.Tallies = tallies })
 	object := "{apiVersion: v1, kind: Pod, metadata: {name: a, labels: {app: build}}, spec: {restartPolicy: Never}}"
 	for count, want := range map[int]bool{tally.MaxPerNamespace: true, tally.MaxPerNamespace + 1: false} {
-		of.of["plain"] = make([]*tally.Tally, count)
-		for i := range of.of["plain"] {
+		tallies.of["plain"] = make([]*tally.Tally, count)
+		for i := range tallies.of["plain"] {
 			older := &v1alpha1.PodTally{ObjectMeta: metav1.ObjectMeta{Namespace: "plain", Name: fmt.Sprint(i), CreationTimestamp: metav1.NewTime(t0.Add(-time.Hour))}}
 			older.Spec.Selector.MatchLabels = map[string]string{"app": "other"}
-			of.of["plain"][i], _ = tally.Compile(older)
+			tallies.of["plain"][i], _ = tally.Compile(older)
 		}
-		of.of["plain"][count-1] = builds("plain", "builds", false)
+		tallies.of["plain"][count-1] = builds("plain", "builds", false)
 		if response := w.ask(t, ask{path: PathMutate, namespace: "plain", object: object}); !response.Allowed || len(response.Patch) > 0 != want {
 			t.Errorf("%d tallies: patch %s, want one: %v", count, response.Patch, want)
 		}
 	}
-	of.of["plain"] = of.of["plain"][:tally.MaxPerNamespace]
+	tallies.of["plain"] = tallies.of["plain"][:tally.MaxPerNamespace]
 	for range 2 {
 		response := w.ask(t, ask{path: PathValidatePolicy, namespace: "plain", object: "{apiVersion: curfew.dev/v1alpha1, kind: PodTally, metadata: {name: more, namespace: plain}, spec: {selector: {matchLabels: {app: third}}}}"})
-		if full := len(of.of["plain"]) == tally.MaxPerNamespace; response.Allowed == full {
-			t.Errorf("one more than %d: %+v", len(of.of["plain"]), response.Result)
+		if full := len(tallies.of["plain"]) == tally.MaxPerNamespace; response.Allowed == full {
+			t.Errorf("one more than %d: %+v", len(tallies.of["plain"]), response.Result)
 		}
-		of.of["plain"] = of.of["plain"][1:]
+		tallies.of["plain"] = tallies.of["plain"][1:]
 	}
 }
 
@@ -236,13 +236,13 @@ func TestPoliciesBoundPodTTLs(t *testing.T) {
 		"a policy that warns": {match: "kinds: [{kind: Pod}]", mode: ", mode: Warn", ttl: "2d", warned: `2d is above maxTTL 1d of policy "platform": use 1d or less`},
 	} {
 		w, _, _ := platformWorld(t, strings.NewReplacer("MATCH", test.match, "MODE", test.mode).Replace(bounded))
-		for field, of := range map[string]ask{
+		for field, each := range map[string]ask{
 			"spec.ttlAfterCounted":                                      {path: PathValidatePolicy, object: "{apiVersion: curfew.dev/v1alpha1, kind: PodTally, metadata: {name: a}, spec: {selector: {matchLabels: {app: test}}, ttlAfterCounted: TTL}}"},
 			"metadata.annotations[curfew.dev/pod-ttl]":                  {path: PathValidate, object: "{apiVersion: batch/v1, kind: Job, metadata: {name: a, annotations: {curfew.dev/pod-ttl: TTL}}, spec: {template: {}}}"},
 			"spec.jobTemplate.metadata.annotations[curfew.dev/pod-ttl]": {path: PathValidate, object: "{apiVersion: batch/v1, kind: CronJob, metadata: {name: a}, spec: {jobTemplate: {metadata: {annotations: {curfew.dev/pod-ttl: TTL}}, spec: {template: {}}}}}"},
 		} {
-			of.namespace, of.object = "plain", strings.ReplaceAll(of.object, "TTL", test.ttl)
-			response := w.ask(t, of)
+			each.namespace, each.object = "plain", strings.ReplaceAll(each.object, "TTL", test.ttl)
+			response := w.ask(t, each)
 			denied, warned := "", ""
 			if !response.Allowed {
 				denied = response.Result.Message

@@ -146,8 +146,8 @@ func (w *Webhooks) admitChild(ctx context.Context, review *rules.Request, decisi
 	if !review.ByController(policy.Profiles{}) && !w.served(kind.GroupKind()) {
 		return // An account of a profile alone.
 	}
-	of := profiles.For(kind)
-	if w.settings.Owners == nil || !of.KnowsTemplate(facts.Profile.Kind.GroupKind()) {
+	profile := profiles.For(kind)
+	if w.settings.Owners == nil || !profile.KnowsTemplate(facts.Profile.Kind.GroupKind()) {
 		review.AdmitChild(decision, nil)
 		return
 	}

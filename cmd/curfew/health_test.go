@@ -23,8 +23,8 @@ type adding struct {
 	server *manager.Server
 }
 
-func (a *adding) Add(one manager.Runnable) error {
-	a.server = one.(*manager.Server)
+func (a *adding) Add(runnable manager.Runnable) error {
+	a.server = runnable.(*manager.Server)
 	return nil
 }
 
@@ -141,13 +141,13 @@ func TestServersAreBounded(t *testing.T) {
 				if status, err := get(idle, ""); status != http.StatusOK {
 					t.Fatalf("%d, %v", status, err)
 				}
-				for _, one := range []struct {
+				for _, row := range []struct {
 					name       string
 					connection net.Conn
 					after      time.Duration
 				}{{"silent", silent, c.first}, {"slow", slow, c.first}, {"idle", idle, c.later}} {
-					if _, err := io.Copy(io.Discard, one.connection); err != nil || time.Since(began) != one.after {
-						t.Errorf("%s: closed after %s, %v; want %s", one.name, time.Since(began), err, one.after)
+					if _, err := io.Copy(io.Discard, row.connection); err != nil || time.Since(began) != row.after {
+						t.Errorf("%s: closed after %s, %v; want %s", row.name, time.Since(began), err, row.after)
 					}
 				}
 				<-ended

@@ -54,11 +54,11 @@ func scrape(t *testing.T, client *http.Client, url, token string) (status int, b
 func serveMetrics(t *testing.T, p *process, apiServer string) string {
 	t.Helper()
 	p.options.metricsAddr = "127.0.0.1:0"
-	one, err := server.NewServer(p.metrics(), &rest.Config{Host: apiServer}, http.DefaultClient)
+	s, err := server.NewServer(p.metrics(), &rest.Config{Host: apiServer}, http.DefaultClient)
 	must(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- one.Start(ctx) }()
+	go func() { ended <- s.Start(ctx) }()
 	t.Cleanup(func() {
 		cancel()
 		if err := <-ended; err != nil {
@@ -67,7 +67,7 @@ func serveMetrics(t *testing.T, p *process, apiServer string) string {
 	})
 	var address string
 	must(t, wait.PollUntilContextCancel(ctx, time.Millisecond, true, func(context.Context) (bool, error) {
-		address = one.(interface{ GetBindAddr() string }).GetBindAddr()
+		address = s.(interface{ GetBindAddr() string }).GetBindAddr()
 		return address != "", nil
 	}))
 	return address

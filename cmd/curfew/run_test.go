@@ -113,9 +113,9 @@ func TestLargeTalliesAreListed(t *testing.T) {
 	if err != nil || len(all) != total {
 		t.Fatalf("%d PodTallies, %v", len(all), err)
 	}
-	for _, one := range all {
-		if len(one.Annotations) > 0 {
-			t.Fatalf("the annotations of PodTally %s are kept", one.Name)
+	for _, storedTally := range all {
+		if len(storedTally.Annotations) > 0 {
+			t.Fatalf("the annotations of PodTally %s are kept", storedTally.Name)
 		}
 	}
 	if last := limits[len(limits)-1]; last > 3 {

@@ -30,8 +30,8 @@ type serverManager struct {
 	server manager.Runnable
 }
 
-func (m *serverManager) Add(one manager.Runnable) error {
-	m.server = one
+func (m *serverManager) Add(runnable manager.Runnable) error {
+	m.server = runnable
 	return nil
 }
 

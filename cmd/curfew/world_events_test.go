@@ -105,9 +105,9 @@ func plan(seed uint64) []event {
 	}
 	var out []event
 	for i := range 20 + random.IntN(40) {
-		at := random.IntN(total)
+		index := random.IntN(total)
 		for _, kind := range kindsOfEvents {
-			if at -= kind.weight; at >= 0 {
+			if index -= kind.weight; index >= 0 {
 				continue
 			}
 			out = append(out, event{
@@ -122,10 +122,10 @@ func plan(seed uint64) []event {
 }
 
 // create creates an object of the setup.
-func (s *simulation) create(one object) {
+func (s *simulation) create(o object) {
 	content := map[string]any{}
-	must(s.t, yaml.Unmarshal([]byte(one.text), &content))
-	if _, err := s.Create(one.resource, content); err != nil {
+	must(s.t, yaml.Unmarshal([]byte(o.text), &content))
+	if _, err := s.Create(o.resource, content); err != nil {
 		s.t.Fatal(err)
 	}
 }

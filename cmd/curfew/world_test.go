@@ -63,8 +63,8 @@ func TestWorld(t *testing.T) {
 			return false
 		})
 		text := strings.Join(faults, "\n")
-		for _, one := range shortest {
-			text += fmt.Sprintf("\n  %s", one)
+		for _, event := range shortest {
+			text += fmt.Sprintf("\n  %s", event)
 		}
 		t.Fatalf("seed %d: %s", seed, text)
 	}
@@ -108,9 +108,9 @@ func endless(seed uint64) *time.Timer {
 		stacks := make([]byte, 16<<20)
 		stacks = stacks[:runtime.Stack(stacks, true)]
 		text := fmt.Sprintf("seed %d: the history does not end. These goroutines hold it up:", seed)
-		for one := range strings.SplitSeq(string(stacks), "\n\n") {
-			if head, _, _ := strings.Cut(one, "\n"); strings.Contains(head, "synctest bubble") && !strings.Contains(head, "(durable)") {
-				text += "\n\n" + one
+		for name := range strings.SplitSeq(string(stacks), "\n\n") {
+			if head, _, _ := strings.Cut(name, "\n"); strings.Contains(head, "synctest bubble") && !strings.Contains(head, "(durable)") {
+				text += "\n\n" + name
 			}
 		}
 		panic(text)
@@ -163,9 +163,9 @@ func play(t *testing.T, dir string, seed uint64, events []event) (faults []strin
 		ctx, end := context.WithCancel(t.Context())
 		s := &simulation{World: world.New(t), t: t, dir: dir, seed: seed, ctx: ctx, stopped: map[string]time.Time{}, cut: map[string]time.Time{},
 			wiring: make(chan struct{}, 1), random: rand.New(rand.NewPCG(seed, 2))} // #nosec G404
-		for _, one := range events {
-			if one.what == "skew" {
-				s.SetOffset(time.Duration(one.n-30) * 100 * time.Millisecond)
+		for _, event := range events {
+			if event.what == "skew" {
+				s.SetOffset(time.Duration(event.n-30) * 100 * time.Millisecond)
 			}
 		}
 		if seed%3 == 2 {
@@ -177,15 +177,15 @@ func play(t *testing.T, dir string, seed uint64, events []event) (faults []strin
 			s.all.Go(func() { s.keepRunning(i) })
 		}
 		began := time.Now()
-		for _, one := range events {
-			time.Sleep(time.Until(began.Add(one.at)))
-			s.apply(one)
+		for _, event := range events {
+			time.Sleep(time.Until(began.Add(event.at)))
+			s.apply(event)
 		}
 		s.calm()
 		faults = s.settle()
 		s.locked(func() {
-			for _, one := range s.replicas {
-				one.client.Mute(true)
+			for _, replica := range s.replicas {
+				replica.client.Mute(true)
 			}
 		})
 		time.Sleep(10 * time.Millisecond)
@@ -226,29 +226,29 @@ const cleanupUser = "system:serviceaccount:curfew-system:curfew-cleanup"
 func (s *simulation) furnish() {
 	definitions, err := crd.All()
 	must(s.t, err)
-	for _, one := range definitions {
-		s.Define(one)
+	for _, definition := range definitions {
+		s.Define(definition)
 	}
 	s.Define(world.Runs())
-	for _, one := range setup {
-		s.create(one)
+	for _, object := range setup {
+		s.create(object)
 	}
 }
 
 // keepRunning runs a replica again and again, as its Deployment does.
 func (s *simulation) keepRunning(i int) {
 	for s.ctx.Err() == nil {
-		one := s.start(i)
-		<-one.ended
+		worldProcess := s.start(i)
+		<-worldProcess.ended
 		s.mu.Lock()
-		s.stopped[one.name] = s.Now()
+		s.stopped[worldProcess.name] = s.Now()
 		again := time.Until(s.down[i])
 		s.mu.Unlock()
 		select {
 		case <-s.ctx.Done():
 		case <-time.After(max(again, time.Second)):
 		}
-		transports.Delete(one.name)
+		transports.Delete(worldProcess.name)
 	}
 }
 
@@ -257,21 +257,21 @@ func (s *simulation) start(i int) *worldProcess {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.starts++
-	one := &worldProcess{name: fmt.Sprintf("curfew-%d-%d-%d", s.seed, i, s.starts), ended: make(chan struct{})}
-	one.client = s.Client(one.name, controllerUser)
-	one.client.Faults = s.faults
-	transports.Store(one.name, one.client)
+	process := &worldProcess{name: fmt.Sprintf("curfew-%d-%d-%d", s.seed, i, s.starts), ended: make(chan struct{})}
+	process.client = s.Client(process.name, controllerUser)
+	process.client.Faults = s.faults
+	transports.Store(process.name, process.client)
 	var ctx context.Context
-	ctx, one.stop = context.WithCancel(s.ctx)
-	s.replicas[i] = one
+	ctx, process.stop = context.WithCancel(s.ctx)
+	s.replicas[i] = process
 	s.all.Go(func() {
-		defer close(one.ended)
-		defer one.stop()
-		if err := runController(ctx, s.dir, one.name, s.wiring); err != nil && ctx.Err() == nil && *worldSeed >= 0 {
-			fmt.Fprintf(os.Stderr, "%s %s ended: %v\n", time.Now().Format("15:04:05.000"), one.name, err)
+		defer close(process.ended)
+		defer process.stop()
+		if err := runController(ctx, s.dir, process.name, s.wiring); err != nil && ctx.Err() == nil && *worldSeed >= 0 {
+			fmt.Fprintf(os.Stderr, "%s %s ended: %v\n", time.Now().Format("15:04:05.000"), process.name, err)
 		}
 	})
-	return one
+	return process
 }
 
 // runController is run without servers: a goroutine that waits for the network would hold the

@@ -58,34 +58,34 @@ func (s *simulation) disturb(e event) {
 		s.locked(func() { s.race = true })
 	case "kill", "stop":
 		s.locked(func() {
-			one := s.replicas[i]
-			if one == nil {
+			worldProcess := s.replicas[i]
+			if worldProcess == nil {
 				return
 			}
 			s.down[i] = until
 			if e.what == "kill" {
-				one.client.Kill()
+				worldProcess.client.Kill()
 			}
-			s.end(one)
+			s.end(worldProcess)
 		})
 	case "cut":
 		s.locked(func() {
-			one := s.replicas[i]
-			if one == nil {
+			worldProcess := s.replicas[i]
+			if worldProcess == nil {
 				return
 			}
-			s.cut[one.name] = until
-			one.client.Mute(true)
-			time.AfterFunc(time.Until(until), func() { one.client.Mute(false) })
+			s.cut[worldProcess.name] = until
+			worldProcess.client.Mute(true)
+			time.AfterFunc(time.Until(until), func() { worldProcess.client.Mute(false) })
 		})
 	}
 }
 
 // end ends a process once its watches are silent: controller-runtime's informers of metadata leave a
 // goroutine behind that holds an event while they end (watch.Filter).
-func (s *simulation) end(one *worldProcess) {
-	one.client.Mute(true)
-	time.AfterFunc(10*time.Millisecond, one.stop)
+func (s *simulation) end(process *worldProcess) {
+	process.client.Mute(true)
+	time.AfterFunc(10*time.Millisecond, process.stop)
 }
 
 func (s *simulation) locked(f func()) {
@@ -106,10 +106,10 @@ func (s *simulation) touch(r *world.Request) {
 func (s *simulation) calm() {
 	s.locked(func() {
 		s.trouble, s.race, s.cut = time.Time{}, false, map[string]time.Time{}
-		for i, one := range s.replicas {
+		for i, replica := range s.replicas {
 			s.down[i] = time.Time{}
-			if one != nil {
-				one.client.Mute(false)
+			if replica != nil {
+				replica.client.Mute(false)
 			}
 		}
 	})

@@ -21,15 +21,15 @@ func TestApprovesWhatWasShown(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			cluster, reads := newFakeCluster(t, objects(t)), 0
-			at := v1alpha1.GroupVersion.WithResource(v1alpha1.ClusterCleanupPolicies)
+			gvr := v1alpha1.GroupVersion.WithResource(v1alpha1.ClusterCleanupPolicies)
 			cluster.objects.PrependReactor("get", v1alpha1.ClusterCleanupPolicies, func(clienttesting.Action) (bool, runtime.Object, error) {
 				if reads++; reads != 2 {
 					return false, nil, nil
 				}
 				if change == nil {
-					return false, nil, cluster.objects.Tracker().Delete(at, "", "nightly")
+					return false, nil, cluster.objects.Tracker().Delete(gvr, "", "nightly")
 				}
-				object, err := cluster.objects.Tracker().Get(at, "", "nightly")
+				object, err := cluster.objects.Tracker().Get(gvr, "", "nightly")
 				if err != nil {
 					return true, nil, err
 				}

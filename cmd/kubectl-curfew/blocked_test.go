@@ -19,10 +19,10 @@ func TestWhatTheControllerReportsBlocksAnObject(t *testing.T) {
 	waits := strings.ReplaceAll(job("creationTimestamp: 2026-12-20T11:00:00Z, annotations: {curfew.dev/ttl-after-finished: 30d}", "2026-12-20T12:00:00Z"),
 		"name: a, namespace: foo, uid: a", "name: b, namespace: foo, uid: b")
 	const refusal = "due since 2026-12-20T13:00:00Z, but the API server refuses to delete it: 403 Forbidden: no; Curfew keeps trying"
-	event := func(name, of, reason, at, message string) runtime.Object {
+	event := func(name, text, reason, value, message string) runtime.Object {
 		return &unstructured.Unstructured{Object: map[string]any{
 			"apiVersion": "v1", "kind": "Event", "metadata": map[string]any{"name": name, "namespace": "foo"}, "reason": reason, "message": message,
-			"eventTime": at, "involvedObject": map[string]any{"kind": "Job", "namespace": "foo", "name": of, "uid": of},
+			"eventTime": value, "involvedObject": map[string]any{"kind": "Job", "namespace": "foo", "name": text, "uid": text},
 		}}
 	}
 	elsewhere := func(event runtime.Object) runtime.Object {
@@ -52,8 +52,8 @@ func TestWhatTheControllerReportsBlocksAnObject(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			cluster := newFakeCluster(t, slices.Concat(objects(t), manifests(t, due, waits), test.events))
-			in := scene{notMine: test.notMine}
-			stdout, _, _ := expectRun(t, cluster, in, "expiring jobs -n foo --within 60d", console.ExitOK)
+			s := scene{notMine: test.notMine}
+			stdout, _, _ := expectRun(t, cluster, s, "expiring jobs -n foo --within 60d", console.ExitOK)
 			blockers := map[string]string{}
 			for line := range strings.Lines(stdout) {
 				fields := strings.Fields(line)
@@ -61,7 +61,7 @@ func TestWhatTheControllerReportsBlocksAnObject(t *testing.T) {
 			}
 			expectSame(t, "blocker of a", blockers["job.batch/a"], test.blocker)
 			expectSame(t, "blocker of b", blockers["job.batch/b"], "-")
-			stdout, _, _ = expectRun(t, cluster, in, "explain job/a -n foo", console.ExitOK)
+			stdout, _, _ = expectRun(t, cluster, s, "explain job/a -n foo", console.ExitOK)
 			expectPart(t, "stdout", stdout, test.summary, true)
 			expectPart(t, "stdout", stdout, refusal, test.blocker != "-")
 			expectPart(t, "stdout", stdout, "an older one", false)

@@ -33,7 +33,7 @@ func (t thoughtful) Read(into []byte) (int, error) {
 // admission would deny it.
 func TestExpiresWhenItIsSent(t *testing.T) {
 	t.Setenv("KUBECONFIG", os.DevNull)
-	cluster, at := newFakeCluster(t, objects(t)), noon
+	cluster, instant := newFakeCluster(t, objects(t)), noon
 	sent := 0
 	cluster.objects.PrependReactor("patch", "configmaps", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		sent++
@@ -41,20 +41,20 @@ func TestExpiresWhenItIsSent(t *testing.T) {
 		_, text, _ := strings.Cut(string(patch.GetPatch()), `"curfew.dev/ttl":"`)
 		text, _, _ = strings.Cut(text, `"`)
 		label, err := lifetime.ParseTTLLabel(text)
-		if err != nil || !label.At.After(at) || label.At.After(at.Add(5*time.Second)) {
-			t.Errorf("patch %s is sent at %s, want a label in the five seconds after it; error %v", patch.GetPatch(), at.UTC(), err)
+		if err != nil || !label.At.After(instant) || label.At.After(instant.Add(5*time.Second)) {
+			t.Errorf("patch %s is sent at %s, want a label in the five seconds after it; error %v", patch.GetPatch(), instant.UTC(), err)
 		}
-		at = at.Add(10 * time.Second) // It takes its time to answer, too.
+		instant = instant.Add(10 * time.Second) // It takes its time to answer, too.
 		return false, nil, nil
 	})
-	command := root(console.Environment{Now: func() time.Time { return at }, Connect: cluster.connect, Terminal: func(any) bool { return true }})
-	var said bytes.Buffer
+	command := root(console.Environment{Now: func() time.Time { return instant }, Connect: cluster.connect, Terminal: func(any) bool { return true }})
+	var buffer bytes.Buffer
 	command.SetArgs(words("expire-now configmaps -l app=demo"))
-	command.SetIn(thoughtful{func() { at = at.Add(time.Minute) }})
-	command.SetOut(&said)
-	command.SetErr(&said)
+	command.SetIn(thoughtful{func() { instant = instant.Add(time.Minute) }})
+	command.SetOut(&buffer)
+	command.SetErr(&buffer)
 	if code := console.Run(t.Context(), command); code != console.ExitOK || sent != 3 {
-		t.Errorf("exit status %d, %d sent: %s", code, sent, said.String())
+		t.Errorf("exit status %d, %d sent: %s", code, sent, buffer.String())
 	}
 }
 
@@ -99,12 +99,12 @@ func TestExpireNowByTheServersClock(t *testing.T) {
 					clients.ServerTime = func(context.Context) (time.Time, error) { return server, nil }
 					return clients, err
 				}})
-			var said bytes.Buffer
+			var buffer bytes.Buffer
 			command.SetArgs(words("expire-now cm/demo"))
-			command.SetOut(&said)
-			command.SetErr(&said)
+			command.SetOut(&buffer)
+			command.SetErr(&buffer)
 			if code := console.Run(t.Context(), command); code != test.code || sent != len(test.takes) {
-				t.Errorf("exit status %d, %d sent: %s", code, sent, said.String())
+				t.Errorf("exit status %d, %d sent: %s", code, sent, buffer.String())
 			}
 		})
 	}
@@ -124,18 +124,18 @@ func TestInterrupted(t *testing.T) {
 			return false, nil, nil
 		})
 		command := root(console.Environment{Now: func() time.Time { return noon }, Connect: cluster.connect, Terminal: func(any) bool { return false }})
-		var out, said bytes.Buffer
+		var out, buffer bytes.Buffer
 		command.SetArgs(words("expire-now configmaps -l app=demo --yes -o " + format))
 		command.SetOut(&out)
-		command.SetErr(&said)
+		command.SetErr(&buffer)
 		code := console.Run(ctx, command)
-		expectExit(t, format, code, console.ExitUsage, said.String())
-		expectEnd(t, format+": stderr", said.String(), "interrupted before object 3 of 3: those before it are changed\n")
+		expectExit(t, format, code, console.ExitUsage, buffer.String())
+		expectEnd(t, format+": stderr", buffer.String(), "interrupted before object 3 of 3: those before it are changed\n")
 		expectCount(t, format+": patches", cluster.patched, 2)
 		for name, want := range map[string]bool{"demo-2": true, "plain": false} {
-			told := strings.Contains(out.String(), "configmap/"+name+" ") || strings.Contains(out.String(), `"name": "`+name+`"`)
-			if told != want {
-				t.Errorf("%s: %s is printed as changed: %t, want %t\n%s", format, name, told, want, out.String())
+			ok := strings.Contains(out.String(), "configmap/"+name+" ") || strings.Contains(out.String(), `"name": "`+name+`"`)
+			if ok != want {
+				t.Errorf("%s: %s is printed as changed: %t, want %t\n%s", format, name, ok, want, out.String())
 			}
 		}
 	}
@@ -155,8 +155,8 @@ func TestExpireNowIsPaused(t *testing.T) {
 			"conditions": []any{map[string]any{"type": "curfew.dev/Paused", "status": "True", "lastTransitionTime": "2026-12-24T11:59:00Z", "message": message}},
 		}))
 		code, stdout, stderr, sent := executeIn(t, cluster, scene{}, words("expire-now cm/demo")...)
-		said := strings.Contains(stderr, "error: configmap/demo in namespace default: would stay: since 2026-12-24T11:59:00Z "+message)
-		if (code == console.ExitBadNews) != refused || said != refused || (len(sent) == 0) != refused {
+		ok := strings.Contains(stderr, "error: configmap/demo in namespace default: would stay: since 2026-12-24T11:59:00Z "+message)
+		if (code == console.ExitBadNews) != refused || ok != refused || (len(sent) == 0) != refused {
 			t.Errorf("%s: exit status %d, sent %q\n%s%s", message, code, sent, stdout, stderr)
 		}
 	}

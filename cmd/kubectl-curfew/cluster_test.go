@@ -125,12 +125,12 @@ func newFakeCluster(t testing.TB, all []runtime.Object) *fakeCluster {
 	kinds := map[schema.GroupVersionResource]string{}
 	var lists []*metav1.APIResourceList
 	for version, resources := range served {
-		of, err := schema.ParseGroupVersion(version)
+		groupVersion, err := schema.ParseGroupVersion(version)
 		must(t, err)
 		lists = append(lists, &metav1.APIResourceList{GroupVersion: version, APIResources: resources})
-		for _, one := range resources {
-			if !strings.Contains(one.Name, "/") {
-				kinds[of.WithResource(one.Name)] = one.Kind + "List"
+		for _, apiResource := range resources {
+			if !strings.Contains(apiResource.Name, "/") {
+				kinds[groupVersion.WithResource(apiResource.Name)] = apiResource.Kind + "List"
 			}
 		}
 	}
@@ -169,8 +169,8 @@ func newFakeCluster(t testing.TB, all []runtime.Object) *fakeCluster {
 // mayListNothing forbids the user to list namespaced kinds.
 func (c *fakeCluster) mayListNothing() {
 	for _, resources := range served {
-		for _, one := range resources {
-			c.notMine["list "+one.Name] = one.Namespaced
+		for _, apiResource := range resources {
+			c.notMine["list "+apiResource.Name] = apiResource.Namespaced
 		}
 	}
 }

@@ -36,25 +36,25 @@ type scene struct {
 func words(line string) []string { return strings.Fields(line) }
 
 // execute runs a command line as main does, against the cluster of testdata.
-func execute(t *testing.T, in scene, args ...string) (code int, stdout, stderr string, patched []string) {
+func execute(t *testing.T, s scene, args ...string) (code int, stdout, stderr string, patched []string) {
 	t.Helper()
-	return executeIn(t, newFakeCluster(t, objects(t)), in, args...)
+	return executeIn(t, newFakeCluster(t, objects(t)), s, args...)
 }
 
 // executeIn is execute against a cluster that the test has prepared.
-func executeIn(t *testing.T, cluster *fakeCluster, in scene, args ...string) (code int, stdout, stderr string, patched []string) {
+func executeIn(t *testing.T, cluster *fakeCluster, s scene, args ...string) (code int, stdout, stderr string, patched []string) {
 	t.Helper()
 	t.Setenv("KUBECONFIG", os.DevNull)
-	for _, key := range in.notMine {
+	for _, key := range s.notMine {
 		cluster.notMine[key] = true
 	}
-	for _, key := range in.notAllowed {
+	for _, key := range s.notAllowed {
 		cluster.notAllowed[key] = true
 	}
 	var out, diagnostics bytes.Buffer
-	command := root(console.Environment{Now: func() time.Time { return noon }, Connect: cluster.connect, Terminal: func(stream any) bool { return in.terminal && stream != &diagnostics }})
+	command := root(console.Environment{Now: func() time.Time { return noon }, Connect: cluster.connect, Terminal: func(stream any) bool { return s.terminal && stream != &diagnostics }})
 	command.SetArgs(args)
-	command.SetIn(strings.NewReader(in.stdin))
+	command.SetIn(strings.NewReader(s.stdin))
 	command.SetOut(&out)
 	command.SetErr(&diagnostics)
 	code = console.Run(t.Context(), command)

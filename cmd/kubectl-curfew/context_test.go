@@ -17,10 +17,10 @@ import (
 
 // changeContext changes an object that others are judged by, as the API server would: with a new
 // generation.
-func (c *fakeCluster) changeContext(t *testing.T, at schema.GroupVersionResource, namespace, name string, change func(object *unstructured.Unstructured)) {
+func (c *fakeCluster) changeContext(t *testing.T, gvr schema.GroupVersionResource, namespace, name string, change func(object *unstructured.Unstructured)) {
 	t.Helper()
 	for _, tracker := range []clienttesting.ObjectTracker{c.objects.Tracker(), c.metadata.Tracker()} {
-		have, err := tracker.Get(at, namespace, name)
+		have, err := tracker.Get(gvr, namespace, name)
 		if err != nil {
 			t.Error(err)
 			return
@@ -39,7 +39,7 @@ func (c *fakeCluster) changeContext(t *testing.T, at schema.GroupVersionResource
 			slim.Generation, slim.Annotations, slim.Labels = object.GetGeneration(), object.GetAnnotations(), object.GetLabels()
 			changed = slim
 		}
-		if err := tracker.Update(at, changed, namespace); err != nil {
+		if err := tracker.Update(gvr, changed, namespace); err != nil {
 			t.Error(err)
 		}
 	}

@@ -77,11 +77,11 @@ func TestExpireNowAsks(t *testing.T) {
 					return true, nil, apierrors.NewInternalError(errors.New("conversion webhook failed"))
 				})
 			}
-			in := scene{stdin: test.answer + "\n", terminal: test.answer != ""}
+			s := scene{stdin: test.answer + "\n", terminal: test.answer != ""}
 			if test.notMine != "" {
-				in.notMine = []string{test.notMine}
+				s.notMine = []string{test.notMine}
 			}
-			code, stdout, stderr, sent := executeIn(t, cluster, in, words(test.line)...)
+			code, stdout, stderr, sent := executeIn(t, cluster, s, words(test.line)...)
 			if code != test.code || (len(sent) == 1) != (code == console.ExitOK) {
 				t.Errorf("exit status %d, want %d, sent %q\n%s%s", code, test.code, sent, stdout, stderr)
 			}

@@ -268,13 +268,13 @@ func (c *fakeCluster) edit(t *testing.T, args []string) {
 	}
 	kind, group, _ := strings.Cut(object[0], ".")
 	for version, resources := range served {
-		of, err := schema.ParseGroupVersion(version)
+		groupVersion, err := schema.ParseGroupVersion(version)
 		must(t, err)
-		for _, one := range resources {
-			if of.Group != group || strings.ToLower(one.Kind) != kind {
+		for _, apiResource := range resources {
+			if groupVersion.Group != group || strings.ToLower(apiResource.Kind) != kind {
 				continue
 			}
-			c.changeContext(t, of.WithResource(one.Name), namespace, object[1], func(u *unstructured.Unstructured) {
+			c.changeContext(t, groupVersion.WithResource(apiResource.Name), namespace, object[1], func(u *unstructured.Unstructured) {
 				values, set := u.GetAnnotations(), u.SetAnnotations
 				if args[0] == "label" {
 					values, set = u.GetLabels(), u.SetLabels

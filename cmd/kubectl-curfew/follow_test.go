@@ -82,13 +82,13 @@ func TestWatchSaysWhatMayNotBeListed(t *testing.T) {
 		expectSame(t, "stderr", watch.said.String(), secrets)
 		watch.end()
 	})
-	for of, want := range map[string]string{
+	for name, want := range map[string]string{
 		"jobs": `error: listing jobs.batch: jobs is forbidden: you cannot list it`,
 		"":     `error: you may not list anything in namespace "ci": give another with -n`,
 	} {
 		cluster := newFakeCluster(t, objects(t))
 		cluster.mayListNothing()
-		expectRun(t, cluster, scene{}, "expiring -n ci --watch "+of, console.ExitUsage, want)
+		expectRun(t, cluster, scene{}, "expiring -n ci --watch "+name, console.ExitUsage, want)
 	}
 }
 

@@ -49,16 +49,16 @@ func goldens(t testing.TB, file string) (names []string, out map[string]golden) 
 	if len(found) != strings.Count("\n"+string(text), "\n=== ") || len(found) == 0 || found[0][0] != 0 {
 		t.Fatalf("%s: no golden, or a section without a name and a command line", file)
 	}
-	for i, at := range found {
+	for i, values := range found {
 		end := len(text)
 		if i+1 < len(found) {
 			end = found[i+1][0]
 		}
-		test := golden{head: string(text[at[4]:at[5]]), want: string(text[at[1]:end])}
+		test := golden{head: string(text[values[4]:values[5]]), want: string(text[values[1]:end])}
 		for line := range strings.Lines(test.head) {
 			test.read(t, strings.TrimSuffix(line, "\n"))
 		}
-		name := string(text[at[2]:at[3]])
+		name := string(text[values[2]:values[3]])
 		if _, twice := out[name]; twice {
 			t.Errorf("%s: there are two goldens %s", file, name)
 		}

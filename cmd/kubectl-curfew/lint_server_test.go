@@ -170,10 +170,10 @@ func TestWebhookIsNotCalled(t *testing.T) {
 			cluster.deafIn, cluster.canaryErr = test.deafIn, test.err
 			stdin := strings.Replace(cmp.Or(test.object, job), "NS", cmp.Or(test.namespace, "ci"), 1)
 			code, stdout, stderr, _ := executeIn(t, cluster, scene{stdin: stdin, notMine: test.notMine}, words(test.line)...)
-			said := stdout + stderr
+			output := stdout + stderr
 			expectExit(t, "the command", code, test.code, "")
-			expectPart(t, "said", said, test.said, true)
-			expectPart(t, "said", said, "webhook", test.said != "")
+			expectPart(t, "said", output, test.said, true)
+			expectPart(t, "said", output, "webhook", test.said != "")
 		})
 	}
 }

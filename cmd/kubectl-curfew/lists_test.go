@@ -93,8 +93,8 @@ func TestAliasIsAskedAbout(t *testing.T) {
 
 // TestEverywhere: with -A a selection reaches beyond the namespace that the user is in.
 func TestEverywhere(t *testing.T) {
-	const one = `{apiVersion: v1, kind: ConfigMap, metadata: {name: one, namespace: %[1]s, uid: %[1]s, creationTimestamp: "2026-12-24T09:00:00Z", labels: {curfew.dev/ttl: 1d, pair: "yes"}}}`
-	cluster := newFakeCluster(t, append(objects(t), manifests(t, fmt.Sprintf(one, "foo"), fmt.Sprintf(one, "lab"))...))
+	const pair = `{apiVersion: v1, kind: ConfigMap, metadata: {name: one, namespace: %[1]s, uid: %[1]s, creationTimestamp: "2026-12-24T09:00:00Z", labels: {curfew.dev/ttl: 1d, pair: "yes"}}}`
+	cluster := newFakeCluster(t, append(objects(t), manifests(t, fmt.Sprintf(pair, "foo"), fmt.Sprintf(pair, "lab"))...))
 	for args, want := range map[string]int{"explain configmaps -l pair=yes -A": 2, "explain configmaps -l pair=yes -n foo": 1} {
 		stdout, _, _ := expectRun(t, cluster, scene{}, args, console.ExitOK)
 		expectSame(t, args+": objects", strings.Count(stdout, "configmap/one in namespace "), want)
@@ -192,11 +192,11 @@ func TestHostileNames(t *testing.T) {
 	text := `{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: "a\e[2J\u009bb\nZ", uid: a, ` +
 		`creationTimestamp: 2026-12-24T11:00:00Z, labels: {curfew.dev/ttl: 30d, one: name}}}`
 	const cleaner = `{apiVersion: kyverno.io/v2, kind: ClusterCleanupPolicy, metadata: {name: "a\e[2J\u009bb\nZ"}, spec: {schedule: "@daily", match: {any: []}}}`
-	for line, in := range map[string]scene{
+	for line, each := range map[string]scene{
 		"explain clusterroles -l one=name": {}, "expiring clusterroles -l one=name": {}, "keep clusterroles -l one=name --yes": {},
 		"expire-now clusterroles -l one=name": {terminal: true, stdin: "n\n"}, "convert -f -": {stdin: cleaner},
 	} {
-		_, stdout, stderr, _ := executeIn(t, withObject(t, text, nil), in, words(line)...)
+		_, stdout, stderr, _ := executeIn(t, withObject(t, text, nil), each, words(line)...)
 		got := strings.ReplaceAll(stdout+stderr, "\r\x1b[K", "") // of the progress
 		if !strings.Contains(got, "a [2J b Z") {
 			t.Errorf("%s: the object is not shown: %q", line, got)

@@ -23,9 +23,9 @@ func withController(t *testing.T, change func(*unstructured.Unstructured) *unstr
 	t.Helper()
 	var all []runtime.Object
 	for _, object := range objects(t) {
-		one, _ := object.(*unstructured.Unstructured)
-		if one = change(one); one != nil {
-			all = append(all, one)
+		obj, _ := object.(*unstructured.Unstructured)
+		if obj = change(obj); obj != nil {
+			all = append(all, obj)
 		}
 	}
 	return newFakeCluster(t, all)

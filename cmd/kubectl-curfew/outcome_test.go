@@ -52,18 +52,18 @@ type outcome struct {
 
 func (o outcome) check(t *testing.T) {
 	t.Helper()
-	in, what, namespace, kind := scene{notMine: o.notMine}, o.args, "foo", "pods"
+	s, what, namespace, kind := scene{notMine: o.notMine}, o.args, "foo", "pods"
 	if o.args == "" {
 		last, _ := manifests(t, o.objects[len(o.objects)-1])[0].(*unstructured.Unstructured)
 		kind, namespace = strings.ToLower(last.GetKind()), last.GetNamespace()
 		what = fmt.Sprint(kind, "/", last.GetName(), " -n ", namespace)
 	}
-	code, explained, stderr, _ := executeIn(t, clusterOf(t, o.objects...), in, words("explain "+what)...)
+	code, explained, stderr, _ := executeIn(t, clusterOf(t, o.objects...), s, words("explain "+what)...)
 	summary, _, _ := strings.Cut(explained, "\n")
 	if _, have, _ := strings.Cut(summary, " in namespace "+namespace+" "); code != console.ExitOK || have != cmp.Or(o.summary, have) {
 		t.Errorf("exit status %d: it\n%s\nwant\n%s\n%s", code, have, o.summary, stderr)
 	}
-	code, stdout, notes, _ := executeIn(t, clusterOf(t, o.objects...), in, words("expiring "+kind+" --no-headers --within 90d -n "+namespace)...)
+	code, stdout, notes, _ := executeIn(t, clusterOf(t, o.objects...), s, words("expiring "+kind+" --no-headers --within 90d -n "+namespace)...)
 	row := "none"
 	for line := range strings.Lines(stdout) {
 		if fields := strings.Fields(line); strings.HasSuffix(fields[0], "/a") {
@@ -90,9 +90,9 @@ func outcomes(t *testing.T, all map[string]outcome) {
 }
 
 // expectRun runs a command line, and wants an exit status and parts of the output.
-func expectRun(t *testing.T, cluster *fakeCluster, in scene, line string, code int, parts ...string) (stdout, stderr string, sent []string) {
+func expectRun(t *testing.T, cluster *fakeCluster, s scene, line string, code int, parts ...string) (stdout, stderr string, sent []string) {
 	t.Helper()
-	have, stdout, stderr, sent := executeIn(t, cluster, in, words(line)...)
+	have, stdout, stderr, sent := executeIn(t, cluster, s, words(line)...)
 	expectExit(t, line, have, code, stdout+stderr)
 	for _, part := range parts {
 		expectPart(t, line, stdout+stderr, part, true)

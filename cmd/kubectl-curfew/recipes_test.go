@@ -76,19 +76,19 @@ func TestSamplesGiveTime(t *testing.T) {
 			text, err := os.ReadFile(file)
 			must(t, err)
 			for document := range bytes.SplitSeq(text, []byte("\n---\n")) {
-				of := &v1alpha1.ClusterCleanupPolicy{}
-				must(t, yaml.Unmarshal(document, of))
-				if !strings.HasSuffix(of.Kind, "CleanupPolicy") {
+				policy := &v1alpha1.ClusterCleanupPolicy{}
+				must(t, yaml.Unmarshal(document, policy))
+				if !strings.HasSuffix(policy.Kind, "CleanupPolicy") {
 					continue
 				}
-				found[of.Name] = true
-				spec := &of.Spec
+				found[policy.Name] = true
+				spec := &policy.Spec
 				if spec.Approval != v1alpha1.ApprovalRequired {
-					t.Errorf("%s, %s: approval is %q", file, of.Name, spec.Approval)
+					t.Errorf("%s, %s: approval is %q", file, policy.Name, spec.Approval)
 				}
 				waits := spec.MinUnused != nil && slices.Contains(twoWeeks, *spec.MinUnused) && spec.DryRun && spec.MaxDeletions != nil && hourly.MatchString(spec.Schedule)
-				if waits == (exempt[of.Name] != "") {
-					t.Errorf("%s, %s: minUnused, dryRun, maxDeletions and an hourly schedule: %v; exempt: %q", file, of.Name, waits, exempt[of.Name])
+				if waits == (exempt[policy.Name] != "") {
+					t.Errorf("%s, %s: minUnused, dryRun, maxDeletions and an hourly schedule: %v; exempt: %q", file, policy.Name, waits, exempt[policy.Name])
 				}
 			}
 		}

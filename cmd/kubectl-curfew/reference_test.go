@@ -127,14 +127,14 @@ func documents() string {
 		"`; while that stays the same, fields are only added. Times are RFC 3339, in the time zone of your machine. " +
 		"`extend`, `expire-now` and `keep` read the `object` of each item with `-f`.\n")
 	seen := map[reflect.Type]bool{}
-	table := func(of reflect.Type) {
+	table := func(t reflect.Type) {
 		out.WriteString("\n| field | type | meaning |\n|---|---|---|\n")
-		describe(&out, "", of, seen)
+		describe(&out, "", t, seen)
 	}
 	table(reflect.TypeFor[console.List[struct{}]]())
 	out.WriteString("\nThe `object` of an item:\n")
 	table(reflect.TypeFor[console.ObjectData]())
-	for _, of := range []struct {
+	for _, row := range []struct {
 		kind, commands string
 		list           any
 	}{
@@ -151,8 +151,8 @@ func documents() string {
 		{"TallyList", "tally", console.List[tally.Item]{}},
 		{"UnusedList", "unused", console.List[unused.Item]{}},
 	} {
-		fmt.Fprintf(&out, "\n### %s\n\nPrinted by %s. ", of.kind, of.commands)
-		whole := reflect.TypeOf(of.list)
+		fmt.Fprintf(&out, "\n### %s\n\nPrinted by %s. ", row.kind, row.commands)
+		whole := reflect.TypeOf(row.list)
 		items, _ := whole.FieldByName("Items")
 		out.WriteString("Its items:\n")
 		table(items.Type.Elem())
@@ -166,10 +166,10 @@ func documents() string {
 }
 
 // describe writes a row for each field of a type, and once for the fields of each type within it.
-func describe(out *strings.Builder, path string, of reflect.Type, seen map[reflect.Type]bool) {
-	seen[of] = true
-	for i := range of.NumField() {
-		field := of.Field(i)
+func describe(out *strings.Builder, path string, t reflect.Type, seen map[reflect.Type]bool) {
+	seen[t] = true
+	for i := range t.NumField() {
+		field := t.Field(i)
 		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
 		switch {
 		case name == "-":
@@ -197,7 +197,7 @@ func describe(out *strings.Builder, path string, of reflect.Type, seen map[refle
 		case element.Kind() == reflect.Int, element.Kind() == reflect.Int64:
 			kind = "integer"
 		}
-		meaning := cmp.Or(field.Tag.Get("doc"), comments()[of.PkgPath()+"."+of.Name()+"."+field.Name])
+		meaning := cmp.Or(field.Tag.Get("doc"), comments()[t.PkgPath()+"."+t.Name()+"."+field.Name])
 		fmt.Fprintf(out, "| `%s%s%s` | %s | %s |\n", path, name, suffix, kind, meaning)
 		if kind == "object" && element.Kind() == reflect.Struct && !seen[element] {
 			describe(out, path+name+suffix+".", element, seen)
@@ -225,9 +225,9 @@ var comments = sync.OnceValue(func() map[string]string {
 				return true
 			}
 			for _, field := range fields.Fields.List {
-				for _, one := range field.Names {
-					in := "curfew.dev/curfew/cmd/kubectl-curfew/" + filepath.ToSlash(filepath.Dir(name))
-					out[in+"."+spec.Name.Name+"."+one.Name] = strings.Join(strings.Fields(field.Doc.Text()), " ")
+				for _, ident := range field.Names {
+					text := "curfew.dev/curfew/cmd/kubectl-curfew/" + filepath.ToSlash(filepath.Dir(name))
+					out[text+"."+spec.Name.Name+"."+ident.Name] = strings.Join(strings.Fields(field.Doc.Text()), " ")
 				}
 			}
 			return true

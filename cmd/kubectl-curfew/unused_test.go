@@ -85,9 +85,9 @@ func TestUnused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			cluster := newFakeCluster(t, used(t))
-			for _, of := range cluster.discovery.Resources {
-				if of.GroupVersion == "v1" {
-					of.APIResources = append(of.APIResources, resource("services", "Service", "svc", true))
+			for _, list := range cluster.discovery.Resources {
+				if list.GroupVersion == "v1" {
+					list.APIResources = append(list.APIResources, resource("services", "Service", "svc", true))
 				}
 			}
 			code, stdout, stderr, patched := executeIn(t, cluster, scene{notMine: c.notMine}, words(c.line)...)
@@ -123,8 +123,8 @@ func TestUnusedReadsNoSecret(t *testing.T) {
 // The command needs neither Curfew nor its kinds.
 func TestUnusedWithoutCurfew(t *testing.T) {
 	cluster := newFakeCluster(t, used(t))
-	cluster.discovery.Resources = slices.DeleteFunc(cluster.discovery.Resources, func(of *metav1.APIResourceList) bool {
-		return of.GroupVersion == "curfew.dev/v1alpha1"
+	cluster.discovery.Resources = slices.DeleteFunc(cluster.discovery.Resources, func(list *metav1.APIResourceList) bool {
+		return list.GroupVersion == "curfew.dev/v1alpha1"
 	})
 	stdout, _, _ := expectRun(t, cluster, scene{}, "unused -n shop --kind cm -o name", 0)
 	expectSame(t, "stdout", stdout, "configmap/leftover\n")
@@ -168,10 +168,10 @@ func TestUnusedPolicyNames(t *testing.T) {
 // Admission accepts each policy that -o policy prints, without a warning.
 func TestUnusedPoliciesAreAccepted(t *testing.T) {
 	const kinds = "cm,secret,sa,ingressclass,runtimeclass,pc,sc,pvc,svc,hpa,ing,ns,no"
-	for where, of := range map[string]int{"-A --kind " + kinds: 23, "-n shop": 17} {
+	for where, i := range map[string]int{"-A --kind " + kinds: 23, "-n shop": 17} {
 		_, printed, _, _ := execute(t, scene{}, words("unused "+where+" -o policy")...)
 		code, stdout, stderr, _ := execute(t, scene{stdin: printed}, words("lint -f -")...)
-		if want := fmt.Sprintf("%d objects: 0 errors, 0 warnings, 0 defaults\n", of); code != 0 || stderr != want {
+		if want := fmt.Sprintf("%d objects: 0 errors, 0 warnings, 0 defaults\n", i); code != 0 || stderr != want {
 			t.Errorf("%s: exit status %d: %s%s, want %s", where, code, stdout, stderr, want)
 		}
 	}

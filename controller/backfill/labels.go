@@ -148,20 +148,20 @@ func (l *Labels) round(ctx context.Context) (time.Duration, error) {
 
 // visit lists the objects of a kind in a namespace, or with "" in all, and labels the objects that
 // lack a label.
-func (l *Labels) visit(ctx context.Context, of *kind, namespace string) error {
+func (l *Labels) visit(ctx context.Context, info *kind, namespace string) error {
 	var counts counts
-	defer func() { l.report(of, &counts) }()
-	client := l.options.Metadata.Resource(of.VersionResource()).Namespace(namespace)
+	defer func() { l.report(info, &counts) }()
+	client := l.options.Metadata.Resource(info.VersionResource()).Namespace(namespace)
 	list := func(ctx context.Context, options metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
 		page, err := client.List(ctx, options)
 		if err != nil {
-			return nil, fmt.Errorf("listing %s: %w", of.GroupResource(), err)
+			return nil, fmt.Errorf("listing %s: %w", info.GroupResource(), err)
 		}
 		return page, nil
 	}
 	_, err := watch.Each(ctx, metav1.ListOptions{LabelSelector: unlabelled}, list, func(page *metav1.PartialObjectMetadataList) error {
 		for i := range page.Items {
-			if err := l.object(ctx, of, &page.Items[i], &counts); err != nil {
+			if err := l.object(ctx, info, &page.Items[i], &counts); err != nil {
 				return err
 			}
 		}
@@ -195,9 +195,9 @@ type counts struct {
 	unreadable                             []error
 }
 
-func (l *Labels) report(of *kind, counts *counts) {
+func (l *Labels) report(info *kind, counts *counts) {
 	if counts.given+counts.moved+counts.failed+counts.dryRun+counts.withheld > 0 {
-		l.log.Info("existing objects without their default TTL label", "kind", of.GroupKind().String(),
+		l.log.Info("existing objects without their default TTL label", "kind", info.GroupKind().String(),
 			"given", counts.given, "moved", counts.moved, "failed", counts.failed, "dryRun", counts.dryRun, "withheld", counts.withheld)
 	}
 }

@@ -29,18 +29,18 @@ import (
 // object labels one object if it lacks a label. If the object has changed since it was listed,
 // object judges it once more in its newest state; the next round judges objects that keep changing.
 // An error ends the list: something that concerns more than this object could not be read.
-func (l *Labels) object(ctx context.Context, of *kind, meta *metav1.PartialObjectMetadata, counts *counts) error {
-	moved, err := l.label(ctx, of, meta, counts)
+func (l *Labels) object(ctx context.Context, info *kind, meta *metav1.PartialObjectMetadata, counts *counts) error {
+	moved, err := l.label(ctx, info, meta, counts)
 	if err != nil || !moved {
 		return err
 	}
-	newest, err := l.options.Metadata.Resource(of.VersionResource()).Namespace(meta.Namespace).Get(ctx, meta.Name, metav1.GetOptions{})
+	newest, err := l.options.Metadata.Resource(info.VersionResource()).Namespace(meta.Namespace).Get(ctx, meta.Name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
 	case err != nil:
-		return l.unreadable(ctx, counts, fmt.Errorf("reading %s %s/%s: %w", of.GroupResource(), meta.Namespace, meta.Name, err))
+		return l.unreadable(ctx, counts, fmt.Errorf("reading %s %s/%s: %w", info.GroupResource(), meta.Namespace, meta.Name, err))
 	default:
-		if moved, err = l.label(ctx, of, newest, counts); err != nil || !moved {
+		if moved, err = l.label(ctx, info, newest, counts); err != nil || !moved {
 			return err
 		}
 	}
@@ -62,8 +62,8 @@ func (l *Labels) unreadable(ctx context.Context, counts *counts, err error) erro
 
 // label makes one attempt on one state of an object, and reports whether the object has changed
 // since.
-func (l *Labels) label(ctx context.Context, of *kind, meta *metav1.PartialObjectMetadata, counts *counts) (moved bool, err error) {
-	may, err := l.mayLack(ctx, of, meta)
+func (l *Labels) label(ctx context.Context, info *kind, meta *metav1.PartialObjectMetadata, counts *counts) (moved bool, err error) {
+	may, err := l.mayLack(ctx, info, meta)
 	if err != nil || !may {
 		return false, err
 	}
@@ -72,7 +72,7 @@ func (l *Labels) label(ctx context.Context, of *kind, meta *metav1.PartialObject
 			return false, ctx.Err()
 		}
 	}
-	found, err := l.judge(ctx, of, meta)
+	found, err := l.judge(ctx, info, meta)
 	unreadable := (*unreadableError)(nil)
 	switch {
 	case errors.As(err, &unreadable):
@@ -86,20 +86,20 @@ func (l *Labels) label(ctx context.Context, of *kind, meta *metav1.PartialObject
 		if errors.Is(found.said.Err, resolution.ErrNeedsBackfill) {
 			counts.withheld++
 		}
-		l.log.V(1).Info("no default TTL label", "kind", of.Kind.Kind, "object", klog.KObj(meta), "reason", found.said.Err.Error())
+		l.log.V(1).Info("no default TTL label", "kind", info.Kind.Kind, "object", klog.KObj(meta), "reason", found.said.Err.Error())
 		return false, nil
 	case found.label == "":
 		return false, nil
 	}
-	return l.give(ctx, of, found, counts)
+	return l.give(ctx, info, found, counts)
 }
 
 // mono is the time since the start, which no change of the wall clock moves.
 func (l *Labels) mono() time.Duration { return l.options.Clock.Since(l.began) }
 
 // mayLack reports whether an object may lack a label, judged by its metadata and cached namespaces.
-func (l *Labels) mayLack(ctx context.Context, of *kind, meta *metav1.PartialObjectMetadata) (bool, error) {
-	facts := policy.FactsOfMeta(of.profile, &meta.ObjectMeta)
+func (l *Labels) mayLack(ctx context.Context, info *kind, meta *metav1.PartialObjectMetadata) (bool, error) {
+	facts := policy.FactsOfMeta(info.profile, &meta.ObjectMeta)
 	_, given := facts.Annotations[wellknown.AnnotationLabelSource]
 	if given || facts.Deleting || facts.Protected() || l.protected(facts.Namespace) || facts.Owner != nil && !facts.OwnedByCronJob() {
 		return false, nil
@@ -114,7 +114,7 @@ func (l *Labels) mayLack(ctx context.Context, of *kind, meta *metav1.PartialObje
 			return false, nil // It is gone, and its objects go with it.
 		}
 	}
-	return slices.ContainsFunc(of.policies, func(p *expression.Policy) bool { return p.MayLabel(ctx, &facts, variables) }), nil
+	return slices.ContainsFunc(info.policies, func(p *expression.Policy) bool { return p.MayLabel(ctx, &facts, variables) }), nil
 }
 
 // finding is the label that an object lacks.
@@ -134,13 +134,13 @@ type subject struct {
 
 // judge decides which label an object lacks. It reads the policies and the namespace live only if
 // the cached ones say that the object lacks a label.
-func (l *Labels) judge(ctx context.Context, of *kind, meta *metav1.PartialObjectMetadata) (finding, error) {
+func (l *Labels) judge(ctx context.Context, info *kind, meta *metav1.PartialObjectMetadata) (finding, error) {
 	object := &subject{meta: meta}
-	found, err := l.judgeBy(ctx, l.options.Cached, of, object)
+	found, err := l.judgeBy(ctx, l.options.Cached, info, object)
 	if err != nil || found.label == "" {
 		return found, err
 	}
-	return l.judgeBy(ctx, l.options.Live, of, object)
+	return l.judgeBy(ctx, l.options.Live, info, object)
 }
 
 // pinned is a source whose snapshot stays the same while one object is judged.
@@ -153,7 +153,7 @@ func (p pinned) Snapshot(context.Context) (*platform.Snapshot, error) { return p
 
 // judgeBy judges an object by one source. The policies of that source decide whether the object is
 // read whole, since they may have changed after the list began.
-func (l *Labels) judgeBy(ctx context.Context, source platform.Source, of *kind, object *subject) (found finding, err error) {
+func (l *Labels) judgeBy(ctx context.Context, source platform.Source, info *kind, object *subject) (found finding, err error) {
 	snapshot, err := source.Snapshot(ctx)
 	if err == nil {
 		err = snapshot.Incomplete()
@@ -161,7 +161,7 @@ func (l *Labels) judgeBy(ctx context.Context, source platform.Source, of *kind, 
 	if err != nil {
 		return finding{}, err
 	}
-	facts, content, err := l.read(ctx, newKind(of.Place, snapshot), object)
+	facts, content, err := l.read(ctx, newKind(info.Place, snapshot), object)
 	if err != nil || facts == nil {
 		return finding{}, err
 	}
@@ -174,7 +174,7 @@ func (l *Labels) judgeBy(ctx context.Context, source platform.Source, of *kind, 
 		return finding{}, err
 	}
 	if len(around.Failures) > 0 && l.options.Failed != nil {
-		l.options.Failed(of.Kind.Kind+" "+klog.KRef(facts.Namespace, facts.Name).String(), around.Failures)
+		l.options.Failed(info.Kind.Kind+" "+klog.KRef(facts.Namespace, facts.Name).String(), around.Failures)
 	}
 	if facts.Namespace != "" && (around.Namespace == nil || around.NamespaceUnknown) {
 		return finding{}, nil
@@ -192,27 +192,27 @@ func (e *unreadableError) Unwrap() error { return e.error }
 
 // read returns the facts and the JSON form of the object, read whole if a policy needs that. It
 // returns nil if the object is gone.
-func (l *Labels) read(ctx context.Context, of *kind, object *subject) (*policy.Facts, map[string]any, error) {
+func (l *Labels) read(ctx context.Context, info *kind, object *subject) (*policy.Facts, map[string]any, error) {
 	meta := object.meta
-	if of.whole && object.whole == nil {
-		read, err := l.options.Whole.Resource(of.VersionResource()).Namespace(meta.Namespace).Get(ctx, meta.Name, metav1.GetOptions{})
+	if info.whole && object.whole == nil {
+		read, err := l.options.Whole.Resource(info.VersionResource()).Namespace(meta.Namespace).Get(ctx, meta.Name, metav1.GetOptions{})
 		switch {
 		case apierrors.IsNotFound(err):
 			return nil, nil, nil
 		case err != nil:
-			return nil, nil, &unreadableError{fmt.Errorf("reading %s %s/%s: %w", of.GroupResource(), meta.Namespace, meta.Name, err)}
+			return nil, nil, &unreadableError{fmt.Errorf("reading %s %s/%s: %w", info.GroupResource(), meta.Namespace, meta.Name, err)}
 		}
 		object.whole = read.Object
 	}
 	if object.whole != nil {
-		return policy.FactsOfObjectContext(ctx, of.profile, object.whole), object.whole, nil
+		return policy.FactsOfObjectContext(ctx, info.profile, object.whole), object.whole, nil
 	}
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(meta)
 	if err != nil {
 		return nil, nil, err
 	}
-	content["apiVersion"], content["kind"] = of.GroupVersion().String(), of.Kind.Kind
-	return new(policy.FactsOfMeta(of.profile, &meta.ObjectMeta)), content, nil
+	content["apiVersion"], content["kind"] = info.GroupVersion().String(), info.Kind.Kind
+	return new(policy.FactsOfMeta(info.profile, &meta.ObjectMeta)), content, nil
 }
 
 // skippedLabels are the labels of the metric for a kind that is called "Deployment.apps" in logs.
@@ -222,16 +222,16 @@ func skippedLabels(name string) prometheus.Labels {
 }
 
 // give writes the label that an object lacks, and reports whether the object has changed since.
-func (l *Labels) give(ctx context.Context, of *kind, found finding, counts *counts) (moved bool, err error) {
+func (l *Labels) give(ctx context.Context, info *kind, found finding, counts *counts) (moved bool, err error) {
 	l.rate.Take(l.mono())
 	facts := found.facts
-	err = l.patch(ctx, of, found)
+	err = l.patch(ctx, info, found)
 	l.rate.Done(l.mono(), err == nil || !deletion.Answered(err)) // Without an answer it may have been written.
 	switch {
 	case err == nil:
 		counts.given++
 		l.results.WithLabelValues("given").Inc()
-		l.log.V(1).Info("given its default TTL label", "kind", of.Kind.Kind, "object", klog.KRef(facts.Namespace, facts.Name), "uid", facts.UID,
+		l.log.V(1).Info("given its default TTL label", "kind", info.Kind.Kind, "object", klog.KRef(facts.Namespace, facts.Name), "uid", facts.UID,
 			"label", found.label, "source", found.said.Source.String())
 	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
 		return true, nil
@@ -240,7 +240,7 @@ func (l *Labels) give(ctx context.Context, of *kind, found finding, counts *coun
 	default:
 		counts.failed++
 		l.results.WithLabelValues("failed").Inc()
-		l.log.V(1).Info("could not be given its default TTL label", "kind", of.Kind.Kind,
+		l.log.V(1).Info("could not be given its default TTL label", "kind", info.Kind.Kind,
 			"object", klog.KRef(facts.Namespace, facts.Name), "reason", err.Error())
 	}
 	return false, nil
@@ -248,7 +248,7 @@ func (l *Labels) give(ctx context.Context, of *kind, found finding, counts *coun
 
 // patch writes the label and where it came from, if the object is still in the state that was
 // judged.
-func (l *Labels) patch(ctx context.Context, of *kind, found finding) error {
+func (l *Labels) patch(ctx context.Context, info *kind, found finding) error {
 	facts := found.facts
 	content := map[string]any{"uid": facts.UID, "resourceVersion": facts.ResourceVersion}
 	for _, assignment := range resolution.LabelAssignments(facts, found.label, found.said, true) {
@@ -259,7 +259,7 @@ func (l *Labels) patch(ctx context.Context, of *kind, found finding) error {
 	if err != nil {
 		return err
 	}
-	_, err = l.options.Metadata.Resource(of.VersionResource()).Namespace(facts.Namespace).
+	_, err = l.options.Metadata.Resource(info.VersionResource()).Namespace(facts.Namespace).
 		Patch(ctx, facts.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: fieldManager})
 	return err
 }

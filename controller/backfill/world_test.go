@@ -182,8 +182,8 @@ func (w *world) metadataOf(object *unstructured.Unstructured) *metav1.PartialObj
 // changed makes the change that move makes to an object, or deletes it if move is nil.
 func (w *world) changed(name string) {
 	w.Helper()
-	at := slices.IndexFunc(w.objects, func(object *unstructured.Unstructured) bool { return object.GetName() == name })
-	object := w.objects[at].DeepCopy()
+	i := slices.IndexFunc(w.objects, func(object *unstructured.Unstructured) bool { return object.GetName() == name })
+	object := w.objects[i].DeepCopy()
 	resource, namespace := configMaps.VersionResource(), object.GetNamespace()
 	if w.move == nil {
 		if err := errors.Join(w.metadata.Tracker().Delete(resource, namespace, name), w.whole.Tracker().Delete(resource, namespace, name)); err != nil {
@@ -197,7 +197,7 @@ func (w *world) changed(name string) {
 	}
 	w.versions[name] = object.GetResourceVersion() + "0"
 	object.SetResourceVersion(w.versions[name])
-	w.objects[at] = object
+	w.objects[i] = object
 	if err := errors.Join(w.metadata.Tracker().Update(resource, w.metadataOf(object), namespace), w.whole.Tracker().Update(resource, object, namespace)); err != nil {
 		w.Error(err)
 	}

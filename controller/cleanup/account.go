@@ -89,8 +89,8 @@ type Accounts struct {
 }
 
 // NewAccounts makes accounts for an API server. Policies that name no account use Curfew's own.
-func NewAccounts(config *rest.Config, own types.NamespacedName, wrap func(deletion.Action) deletion.Action, at clock.PassiveClock) *Accounts {
-	return &Accounts{config: config, own: own, wrap: wrap, clock: at, permissions: permission.NewCached(at), known: lru.New(maxAccounts)}
+func NewAccounts(config *rest.Config, own types.NamespacedName, wrap func(deletion.Action) deletion.Action, clk clock.PassiveClock) *Accounts {
+	return &Accounts{config: config, own: own, wrap: wrap, clock: clk, permissions: permission.NewCached(clk), known: lru.New(maxAccounts)}
 }
 
 // Of returns the clients of a service account; the zero name is Curfew's own.

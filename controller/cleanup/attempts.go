@@ -42,14 +42,14 @@ const (
 func (b *batch) learn() {
 	failed, deleted := map[schema.GroupResource]bool{}, map[schema.GroupResource]bool{}
 	for _, item := range b.order {
-		of := schema.GroupResource{Group: item.Group, Resource: item.Resource}
-		failed[of] = failed[of] || item.Result == v1alpha1.ItemFailed || item.Result == v1alpha1.ItemUnknown
-		deleted[of] = deleted[of] || item.Result == v1alpha1.ItemDeleted
+		resource := schema.GroupResource{Group: item.Group, Resource: item.Resource}
+		failed[resource] = failed[resource] || item.Result == v1alpha1.ItemFailed || item.Result == v1alpha1.ItemUnknown
+		deleted[resource] = deleted[resource] || item.Result == v1alpha1.ItemDeleted
 	}
 	b.run.mu.Lock()
 	defer b.run.mu.Unlock()
-	for of := range failed {
-		b.run.failing[of] = !deleted[of] && (failed[of] || b.run.failing[of])
+	for resource := range failed {
+		b.run.failing[resource] = !deleted[resource] && (failed[resource] || b.run.failing[resource])
 	}
 }
 
@@ -125,8 +125,8 @@ func unreadable(err error) bool { return survey.OfItsKind(err) && !apierrors.IsN
 // paused, only a few of them are tried.
 func (b *batch) undecided() []*v1alpha1.CleanupItem {
 	left := slices.DeleteFunc(slices.Clone(b.order), decided)
-	slices.SortStableFunc(left, func(one, other *v1alpha1.CleanupItem) int {
-		return cmp.Compare(b.trouble[one.UID].tries, b.trouble[other.UID].tries)
+	slices.SortStableFunc(left, func(cleanupItem, other *v1alpha1.CleanupItem) int {
+		return cmp.Compare(b.trouble[cleanupItem.UID].tries, b.trouble[other.UID].tries)
 	})
 	return left
 }
@@ -269,7 +269,7 @@ func (r *run) lookElsewhere(ctx context.Context, item *v1alpha1.CleanupItem, not
 	if silent := cleanup.SilentGroups(nil); err != nil && !errors.As(err, &silent) {
 		return nil, err
 	}
-	i := slices.IndexFunc(served, func(one cleanup.Resource) bool { return one.Group == item.Group && one.Resource == item.Resource })
+	i := slices.IndexFunc(served, func(r cleanup.Resource) bool { return r.Group == item.Group && r.Resource == item.Resource })
 	switch {
 	case i < 0:
 		return nil, errNotServed

@@ -367,9 +367,9 @@ func (b *batch) fail(item *v1alpha1.CleanupItem, err error) {
 // with one of the other two messages.
 const maxMessage, wasInterrupted, comesBack = 256, "the run was interrupted", "a pause holds it: the run comes back to it"
 
-func itemOf(at *cleanup.Target, object *unstructured.Unstructured) v1alpha1.CleanupItem {
+func itemOf(target *cleanup.Target, object *unstructured.Unstructured) v1alpha1.CleanupItem {
 	return v1alpha1.CleanupItem{
-		Group: at.Group, Version: at.Version, Kind: at.Kind, Resource: at.Resource, Namespace: object.GetNamespace(), Name: object.GetName(),
+		Group: target.Group, Version: target.Version, Kind: target.Kind, Resource: target.Resource, Namespace: object.GetNamespace(), Name: object.GetName(),
 		UID: object.GetUID(), ResourceVersion: object.GetResourceVersion(),
 	}
 }

@@ -22,15 +22,15 @@ import (
 )
 
 // withEngine has the process delete by a real engine, on real time, until it is stopped.
-func (c *Controller) withEngine(t *testing.T) (ctx context.Context, of *expire.Engine, stop func()) {
+func (c *Controller) withEngine(t *testing.T) (ctx context.Context, engine *expire.Engine, stop func()) {
 	t.Helper()
-	of, err := expire.New(expire.Options{Triggers: []expire.Trigger{{Name: string(policy.TriggerCleanup), Deletes: true}}, MaxConcurrency: 4, Log: c.options.Log})
+	engine, err := expire.New(expire.Options{Triggers: []expire.Trigger{{Name: string(policy.TriggerCleanup), Deletes: true}}, MaxConcurrency: 4, Log: c.options.Log})
 	must(t, err)
-	c.options.Engine, c.options.Clock = of, clock.RealClock{}
+	c.options.Engine, c.options.Clock = engine, clock.RealClock{}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error)
-	go func() { ended <- of.Run(ctx) }()
-	return ctx, of, func() { cancel(); <-ended }
+	go func() { ended <- engine.Run(ctx) }()
+	return ctx, engine, func() { cancel(); <-ended }
 }
 
 // Objects that a webhook never lets anyone delete have the engine pause the deletions of the policy

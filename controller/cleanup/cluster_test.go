@@ -194,7 +194,7 @@ func (c *cluster) client() metadata.Interface {
 	client := metadatafake.NewSimpleMetadataClient(scheme)
 	client.PrependReactor("*", "configmaps", func(did clienttesting.Action) (bool, runtime.Object, error) {
 		list := &metav1.List{}
-		var one runtime.Object
+		var obj runtime.Object
 		err := c.request(func() error {
 			if c.forbidden {
 				return apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "", errors.New("revoked"))
@@ -212,7 +212,7 @@ func (c *cluster) client() metadata.Interface {
 				if object == nil {
 					return apierrors.NewNotFound(schema.GroupResource{Resource: "configmaps"}, get.GetName())
 				}
-				one = object.DeepCopy()
+				obj = object.DeepCopy()
 				return nil
 			}
 			if c.lists++; c.listing != nil {
@@ -231,8 +231,8 @@ func (c *cluster) client() metadata.Interface {
 			}
 			return nil
 		})
-		if one != nil || err != nil {
-			return true, one, err
+		if obj != nil || err != nil {
+			return true, obj, err
 		}
 		return true, list, nil
 	})

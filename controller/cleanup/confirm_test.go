@@ -101,11 +101,11 @@ func TestApprovalIsDeletedInMidRun(t *testing.T) {
 	}
 	process = c.controller()
 	process.options.Objects = objects
-	told := ""
-	process.options.Event = func(_ *unstructured.Unstructured, _, _, message string) { told = message }
+	name := ""
+	process.options.Event = func(_ *unstructured.Unstructured, _, _, message string) { name = message }
 	must(t, process.finish(t.Context(), c.cur(p, start), true))
-	if want := fmt.Sprintf("deleted %d of ", sent); c.status.LastRun.DryRun || !strings.HasPrefix(told, want) || !strings.Contains(told, "would delete") {
-		t.Errorf("it says %q, and dry run %t", told, c.status.LastRun.DryRun)
+	if want := fmt.Sprintf("deleted %d of ", sent); c.status.LastRun.DryRun || !strings.HasPrefix(name, want) || !strings.Contains(name, "would delete") {
+		t.Errorf("it says %q, and dry run %t", name, c.status.LastRun.DryRun)
 	}
 	if stalled := c.condition(v1alpha1.ConditionStalled); len(c.sent) != sent || !strings.HasPrefix(stalled, "True WaitingForApproval") || c.status.Deleted != int64(sent) {
 		t.Errorf("deleted %d, then %d, counted %d: %s", sent, len(c.sent), c.status.Deleted, stalled)

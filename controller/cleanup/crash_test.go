@@ -137,8 +137,8 @@ func TestResumedRunSeesGhosts(t *testing.T) {
 	defer small(2)()
 	whole, p := newCluster(t), tmpPolicy(t, func(*v1alpha1.CleanupSpec) {})
 	must(t, whole.work(t.Context(), p))
-	for at := range 2 * whole.requests {
-		c, k := newCluster(t), kill{first: 1 + at/2, after: at%2 == 0}
+	for i := range 2 * whole.requests {
+		c, k := newCluster(t), kill{first: 1 + i/2, after: i%2 == 0}
 		c.behind = true
 		c.survive(k, func() error { return c.work(t.Context(), p) }, func() {})
 		if c.check(k.String()); t.Failed() {

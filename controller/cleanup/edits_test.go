@@ -92,13 +92,13 @@ func TestEditedAtEveryRequest(t *testing.T) {
 	for name, e := range edits {
 		t.Run(name, func(t *testing.T) {
 			defer small(2)()
-			for at := 1; ; at++ {
+			for i := 1; ; i++ {
 				s, requests, sent := newServer(t), 0, 0
 				l := &leader{server: s}
 				l.send = func(effect func() error) error {
 					s.mu.Lock()
 					defer s.mu.Unlock()
-					if requests++; requests == at {
+					if requests++; requests == i {
 						sent = len(s.sent)
 						e.do(s)
 					}
@@ -109,14 +109,14 @@ func TestEditedAtEveryRequest(t *testing.T) {
 				for range 5 {
 					_, err = process.step(t.Context(), v1alpha1.ClusterCleanupPolicies+"/p", nil)
 				}
-				if requests < at {
+				if requests < i {
 					t.Logf("%d requests", requests)
 					return
 				}
 				if err != nil && s.policy != nil {
-					t.Errorf("before request %d: it does not come to rest: %v", at, err)
+					t.Errorf("before request %d: it does not come to rest: %v", i, err)
 				}
-				if s.checkEdited(e, at, sent); t.Failed() {
+				if s.checkEdited(e, i, sent); t.Failed() {
 					return
 				}
 			}
@@ -124,16 +124,16 @@ func TestEditedAtEveryRequest(t *testing.T) {
 	}
 }
 
-func (s *server) checkEdited(e edit, at, before int) {
+func (s *server) checkEdited(e edit, i, before int) {
 	s.t.Helper()
 	for uid, times := range s.sent {
 		if times > 1 {
-			s.t.Errorf("before request %d: %s was deleted %d times", at, uid, times)
+			s.t.Errorf("before request %d: %s was deleted %d times", i, uid, times)
 		}
 	}
 	// Two batches of two objects may have been confirmed.
 	if e.stops && len(s.sent) > before+2*inFlight || !e.stops && len(s.sent) != 5 {
-		s.t.Errorf("before request %d: %d objects are deleted, and %d were before", at, len(s.sent), before)
+		s.t.Errorf("before request %d: %d objects are deleted, and %d were before", i, len(s.sent), before)
 	}
 	if s.policy == nil {
 		return
@@ -144,28 +144,28 @@ func (s *server) checkEdited(e edit, at, before int) {
 		lost = status.LastRun.Lost
 	}
 	if len(status.UncountedDeletions) > 0 || status.LastRun != nil && status.LastRun.Phase == v1alpha1.RunRunning {
-		s.t.Errorf("before request %d: the run goes on: %+v", at, status)
+		s.t.Errorf("before request %d: the run goes on: %+v", i, status)
 	}
 	// The writer may have come when nothing was deleted yet.
 	missing := int64(len(s.sent)) - status.Deleted
 	if missing < 0 || e.exact && missing > 0 || !e.forgets && missing > lost {
-		s.t.Errorf("before request %d: %d objects are deleted, %d counted and %d lost", at, len(s.sent), status.Deleted, lost)
+		s.t.Errorf("before request %d: %d objects are deleted, %d counted and %d lost", i, len(s.sent), status.Deleted, lost)
 	}
 	if e.again && s.policy.GetUID() == "another" {
-		s.checkSuccessor(at, before, &status)
+		s.checkSuccessor(i, before, &status)
 	}
 }
 
 // checkSuccessor checks that a policy counts nothing that its predecessor deleted.
-func (s *server) checkSuccessor(at, before int, status *v1alpha1.CleanupPolicyStatus) {
+func (s *server) checkSuccessor(i, before int, status *v1alpha1.CleanupPolicyStatus) {
 	s.t.Helper()
 	own := map[types.UID]bool{}
 	for _, page := range s.pages {
 		items, _, _ := unstructured.NestedSlice(page.Object, "objects")
-		of, _, _ := unstructured.NestedString(page.Object, "policy", "uid")
+		name, _, _ := unstructured.NestedString(page.Object, "policy", "uid")
 		for _, item := range items {
 			uid, _, _ := unstructured.NestedString(item.(map[string]any), "uid")
-			own[types.UID(uid)] = own[types.UID(uid)] || of == "another"
+			own[types.UID(uid)] = own[types.UID(uid)] || name == "another"
 		}
 	}
 	counted := int64(0)
@@ -175,6 +175,6 @@ func (s *server) checkSuccessor(at, before int, status *v1alpha1.CleanupPolicySt
 		}
 	}
 	if status.Deleted > counted || status.Deleted > int64(5-before) {
-		s.t.Errorf("before request %d: %d are counted by the new policy, whose pages have %d; %d were deleted before", at, status.Deleted, counted, before)
+		s.t.Errorf("before request %d: %d are counted by the new policy, whose pages have %d; %d were deleted before", i, status.Deleted, counted, before)
 	}
 }

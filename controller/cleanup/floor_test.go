@@ -89,11 +89,11 @@ func TestFloor(t *testing.T) {
 					t.Errorf("the run ended with %v", err)
 				}
 				worst, last := time.Duration(0), time.Time{}
-				for _, at := range api.sent {
+				for _, instant := range api.sent {
 					if !last.IsZero() {
-						worst = max(worst, at.Sub(last))
+						worst = max(worst, instant.Sub(last))
 					}
-					last = at
+					last = instant
 				}
 				run := api.status.LastRun
 				t.Logf("%d deleted in %s, worst gap %s", run.Deleted, time.Since(began), worst)

@@ -57,12 +57,12 @@ var forgeries = map[string]forgery{
 	}, 3, 3},
 	"another run": {some, func(s *v1alpha1.CleanupPolicyStatus) { s.LastRun.ID, s.LastRun.Deleted = "another", 0 }, 3, 0},
 	"of another day": {some, func(s *v1alpha1.CleanupPolicyStatus) {
-		at := start.AddDate(0, 0, -1)
-		s.LastRun.ID, s.LastRun.ScheduledTime, s.LastRun.Deleted = runID(at, "policy"), metav1.NewTime(at), 0
+		t := start.AddDate(0, 0, -1)
+		s.LastRun.ID, s.LastRun.ScheduledTime, s.LastRun.Deleted = runID(t, "policy"), metav1.NewTime(t), 0
 	}, 3, 0},
 	"of no time of the schedule": {some, func(s *v1alpha1.CleanupPolicyStatus) {
-		at := start.Add(-time.Minute)
-		s.LastRun.ID, s.LastRun.ScheduledTime, s.LastRun.Deleted = runID(at, "policy"), metav1.NewTime(at), 0
+		t := start.Add(-time.Minute)
+		s.LastRun.ID, s.LastRun.ScheduledTime, s.LastRun.Deleted = runID(t, "policy"), metav1.NewTime(t), 0
 	}, 3, 0},
 	"lost all": {some, func(s *v1alpha1.CleanupPolicyStatus) { s.LastRun.Lost = math.MaxInt64 }, 3, 0},
 	"listed and matched": {half, func(s *v1alpha1.CleanupPolicyStatus) {
@@ -134,16 +134,16 @@ func foreign(page *v1alpha1.CleanupReportFields) bool {
 // other names change nothing.
 func TestForgedPages(t *testing.T) {
 	for name, damage := range damages {
-		for of, forged := range map[string]forgery{"": {nothing, nil, 5, 5}, " (limited)": {some, nil, 3, 0}, " (dry run)": {dry, nil, 0, 0}} {
-			t.Run(name+of, func(t *testing.T) {
+		for text, forged := range map[string]forgery{"": {nothing, nil, 5, 5}, " (limited)": {some, nil, 3, 0}, " (dry run)": {dry, nil, 0, 0}} {
+			t.Run(name+text, func(t *testing.T) {
 				forged.enumerate(t, (*cluster).work, func(c *cluster) {
 					c.forged = true
-					for at, page := range maps.Clone(c.pages) {
-						c.pages["copy-of-"+at] = *page.DeepCopy()
+					for value, page := range maps.Clone(c.pages) {
+						c.pages["copy-of-"+value] = *page.DeepCopy()
 						if left := damage(&page); left {
-							c.pages[at] = page
+							c.pages[value] = page
 						} else {
-							delete(c.pages, at)
+							delete(c.pages, value)
 						}
 					}
 				})

@@ -34,18 +34,18 @@ func (r *run) approved(ctx context.Context) (bool, error) {
 		resource = v1alpha1.GroupVersion.WithResource(v1alpha1.CleanupApprovals)
 	}
 	if r.approval != "" {
-		one, err := objects.Resource(resource).Namespace(p.Namespace).Get(ctx, r.approval, metav1.GetOptions{})
+		object, err := objects.Resource(resource).Namespace(p.Namespace).Get(ctx, r.approval, metav1.GetOptions{})
 		switch {
-		case err == nil && p.ApprovedBy(one, r.approvalsAfter):
+		case err == nil && p.ApprovedBy(object, r.approvalsAfter):
 			return true, nil
 		case err != nil && !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err):
 			return false, fmt.Errorf("reading approval %s of %s: %w", r.approval, p.ID(), err)
 		}
 		r.approval = "" // There may be another one.
 	}
-	err := survey.Clients{Objects: objects}.Each(ctx, resource, p.Namespace, metav1.ListOptions{}, func(one *unstructured.Unstructured) error {
-		if p.ApprovedBy(one, r.approvalsAfter) {
-			r.approval = one.GetName()
+	err := survey.Clients{Objects: objects}.Each(ctx, resource, p.Namespace, metav1.ListOptions{}, func(object *unstructured.Unstructured) error {
+		if p.ApprovedBy(object, r.approvalsAfter) {
+			r.approval = object.GetName()
 		}
 		return nil
 	})
@@ -63,8 +63,8 @@ func (r *run) waiting() string {
 	}
 	message := fmt.Sprintf("the policy as it is now is not approved: look at the report of this run, and create a %s "+
 		"with policyUID %s and specHash %s", kind, r.policy.UID, r.policy.Hash)
-	if at := r.approvalsAfter; at != nil {
-		message += ". The policy had another spec: approvals from before " + at.UTC().Format(time.RFC3339) + " do not count"
+	if t := r.approvalsAfter; t != nil {
+		message += ". The policy had another spec: approvals from before " + t.UTC().Format(time.RFC3339) + " do not count"
 	}
 	return message
 }
@@ -78,14 +78,14 @@ var errUnapproved = errors.New("the approval of the policy was deleted")
 func (r *run) confirm(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, confirmedFor)
 	defer cancel()
-	at := r.c.options.Clock.Now()
+	t := r.c.options.Clock.Now()
 	err := r.mayDelete(ctx)
 	if err != nil {
-		at = time.Time{}
+		t = time.Time{}
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.confirmed = at
+	r.confirmed = t
 	return err
 }
 
@@ -391,8 +391,8 @@ func (c *Controller) stillPaused(ctx context.Context, p *cleanup.Policy, s *v1al
 	}
 	names, all := p.Namespaces(known)
 	if all {
-		for _, one := range known {
-			names = append(names, one.Name)
+		for _, policy := range known {
+			names = append(names, policy.Name)
 		}
 	}
 	return slices.ContainsFunc(append(names, ""), func(scope string) bool { return c.options.Held(ctx, scope) })

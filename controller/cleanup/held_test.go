@@ -18,7 +18,7 @@ import (
 // everything. Its starting deadline of an hour does not end it, even if the process is killed
 // meanwhile and the next one starts before the pause ends.
 func TestHeldRun(t *testing.T) {
-	for name, of := range map[string]struct {
+	for name, row := range map[string]struct {
 		killed       bool
 		unread, want string
 	}{
@@ -26,8 +26,8 @@ func TestHeldRun(t *testing.T) {
 		"its pauses cannot be read": {killed: true, unread: "took 2s", want: "True Unread whether a pause holds its deletions cannot be read: took 2s."},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c, killed := newCluster(t), of.killed
-			c.unread = of.unread
+			c, killed := newCluster(t), row.killed
+			c.unread = row.unread
 			p := tmpPolicy(t, func(s *v1alpha1.CleanupSpec) { s.StartingDeadlineSeconds = new(int64(3600)) })
 			attempts, resumed := 0, false
 			c.answer = func(string) *expire.Ending {
@@ -42,8 +42,8 @@ func TestHeldRun(t *testing.T) {
 			c.cause = expire.ErrHeldByPause
 			err := c.work(t.Context(), p)
 			if killed {
-				if stalled := c.condition(v1alpha1.ConditionStalled); err == nil || !strings.HasPrefix(stalled, of.want) {
-					t.Fatalf("error %v, condition %q; want an error and %q", err, stalled, of.want)
+				if stalled := c.condition(v1alpha1.ConditionStalled); err == nil || !strings.HasPrefix(stalled, row.want) {
+					t.Fatalf("error %v, condition %q; want an error and %q", err, stalled, row.want)
 				}
 				c.dead, c.waited, c.late = false, 0, 23*time.Hour
 				c.held = func(string) bool { return c.waitedFor() == 0 }
@@ -86,12 +86,12 @@ func TestPauseOfOneNamespace(t *testing.T) {
 				c.objects[name].Namespace = "prod"
 			}
 			c.held = func(scope string) bool { return scope == "prod" && c.waitedFor() < 23*time.Hour }
-			at := map[string]time.Duration{}
-			c.answer = func(name string) *expire.Ending { at[name] = c.waited; return nil }
+			values := map[string]time.Duration{}
+			c.answer = func(name string) *expire.Ending { values[name] = c.waited; return nil }
 			edit(c)
 			must(t, c.work(t.Context(), tmpPolicy(t, func(*v1alpha1.CleanupSpec) {})))
 			c.check(name)
-			for name, waited := range at {
+			for name, waited := range values {
 				if held := name <= "tmp-3"; held != (waited >= 23*time.Hour) || !held && waited > 0 {
 					t.Errorf("%s was deleted after %s", name, waited)
 				}

@@ -106,8 +106,8 @@ func (l *ledger) begin(ctx context.Context, run *v1alpha1.CleanupRun, inexact fu
 		s.LastRun, s.LastScheduleTime = run, &run.ScheduledTime
 		s.Runs = append(slices.DeleteFunc(s.Runs, func(id string) bool { return id == run.ID }), run.ID)
 		s.Runs = s.Runs[max(0, len(s.Runs)-v1alpha1.KeptRuns):]
-		for _, of := range []string{v1alpha1.ConditionCountsExact, v1alpha1.ConditionPermissionsGranted} {
-			meta.RemoveStatusCondition((*[]metav1.Condition)(&s.Conditions), of)
+		for _, kind := range []string{v1alpha1.ConditionCountsExact, v1alpha1.ConditionPermissionsGranted} {
+			meta.RemoveStatusCondition((*[]metav1.Condition)(&s.Conditions), kind)
 		}
 		if run.Lost > 0 {
 			inexact(s)

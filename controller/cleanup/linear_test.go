@@ -100,70 +100,70 @@ var counter = porcupine.Model{
 	DescribeState:     func(state any) string { return fmt.Sprintf("%+v", state) },
 }
 
-func (c counts) step(in asked, out string) (bool, counts) {
-	exists := c.gone&in.object == 0
-	switch in.what {
+func (c counts) step(a asked, out string) (bool, counts) {
+	exists := c.gone&a.object == 0
+	switch a.what {
 	case "delete":
 		switch {
 		case out == conflict, out == unknown && !exists:
 			return true, c
 		case out == gone:
-			c.accepted |= in.object & c.announced
+			c.accepted |= a.object & c.announced
 			return !exists, c
 		}
-		c.accepted |= in.object
-		c.remove(in)
-		return exists && c.named&in.object != 0, c
+		c.accepted |= a.object
+		c.remove(a)
+		return exists && c.named&a.object != 0, c
 	case "remove": // By a user.
 		if out == unknown {
 			return true, c
 		}
-		c.remove(in)
+		c.remove(a)
 		return exists, c
 	case "get":
 		if out == done {
-			c.seen[in.leader] |= in.object
+			c.seen[a.leader] |= a.object
 		}
 		return out == unknown || exists == (out == done), c
 	case "touch":
-		ok := c.base == in.base
-		c.base = *in.next
+		ok := c.base == a.base
+		c.base = *a.next
 		return ok, c
 	case "status":
-		switch current := c.base == in.base; {
+		switch current := c.base == a.base; {
 		case !current:
 			return out != done, c
 		case out == conflict:
 			return false, c
 		}
-		return c.write(in)
+		return c.write(a)
 	default: // The end.
 		missing := c.accepted &^ c.counted &^ c.late
-		return c.announced == 0 && c.deleted == in.deleted && missing.len() <= c.lost, c
+		return c.announced == 0 && c.deleted == a.deleted && missing.len() <= c.lost, c
 	}
 }
 
-func (c *counts) remove(in asked) {
-	c.gone |= in.object
+func (c *counts) remove(a asked) {
+	c.gone |= a.object
 	for i, seen := range c.seen {
-		if i != in.leader {
-			c.late |= seen & in.object
+		if i != a.leader {
+			c.late |= seen & a.object
 		}
 	}
 }
 
 // write replaces the status. What it announces no more is counted, if it is deleted, and if it was
 // not counted before.
-func (c counts) write(in asked) (bool, counts) {
-	left := c.announced &^ in.announced
-	missing := left & c.accepted &^ c.counted &^ in.counted &^ c.late
-	ok := in.counted&^(left&c.gone) == 0 && in.counted&c.counted == 0 && in.deleted == c.deleted+in.counted.len() && missing.len() <= in.lost-c.lost
+func (c counts) write(a asked) (bool, counts) {
+	left := c.announced &^ a.announced
+	missing := left & c.accepted &^ c.counted &^ a.counted &^ c.late
+	ok := a.counted&^(left&c.gone) == 0 && a.counted&c.counted == 0 && a.deleted == c.deleted+a.counted.len() && missing.len() <= a.lost-c.lost
 	for i := range c.seen {
-		c.seen[i] &^= in.announced &^ c.announced
+		c.seen[i] &^= a.announced &^ c.announced
 	}
-	c.late &^= in.announced &^ c.announced
-	c.named |= in.announced
-	c.base, c.announced, c.counted, c.deleted, c.lost = *in.next, in.announced, c.counted|in.counted, in.deleted, in.lost
+	c.late &^= a.announced &^ c.announced
+	c.named |= a.announced
+	c.base, c.announced, c.counted, c.deleted, c.lost = *a.next, a.announced, c.counted|a.counted, a.deleted, a.lost
 	return ok, c
 }
 
@@ -263,17 +263,17 @@ func (h *history) step() bool {
 	if len(h.calls) == 0 {
 		return false
 	}
-	if at := h.random.IntN(40); !h.quiet {
+	if i := h.random.IntN(40); !h.quiet {
 		switch {
-		case at == 0:
+		case i == 0:
 			h.kill()
 			return true
-		case (at < 3 || len(h.live) == 0) && h.leaders < len(counts{}.seen)-1:
+		case (i < 3 || len(h.live) == 0) && h.leaders < len(counts{}.seen)-1:
 			h.lock.Unlock()
 			h.begin()
 			h.lock.Lock()
 			return true
-		case at == 3:
+		case i == 3:
 			h.user()
 			return true
 		}
@@ -293,8 +293,8 @@ func (h *history) waiting() bool {
 }
 
 // move lets a call take effect, or its answer come back. Either may be lost.
-func (h *history) move(at int) {
-	c := h.calls[at]
+func (h *history) move(i int) {
+	c := h.calls[i]
 	lost := !h.quiet && h.random.IntN(30) == 0
 	if !c.arrived && !lost {
 		h.mu.Lock()
@@ -304,7 +304,7 @@ func (h *history) move(at int) {
 			return
 		}
 	}
-	h.calls = slices.Delete(h.calls, at, at+1)
+	h.calls = slices.Delete(h.calls, i, i+1)
 	if lost {
 		c.result = errNoAnswer
 	}
@@ -343,24 +343,24 @@ func (h *history) user() {
 }
 
 // record records a request that is answered at once.
-func (h *history) record(in asked, out string) {
+func (h *history) record(a asked, out string) {
 	h.time += 2
-	h.operations = append(h.operations, porcupine.Operation{Input: in, Output: out, Call: h.time, Return: h.time + 1})
+	h.operations = append(h.operations, porcupine.Operation{Input: a, Output: out, Call: h.time, Return: h.time + 1})
 }
 
 // observe records a request of a process from when it is sent until it is answered.
 func (h *history) observe(l *leader, r *request) func(error) {
-	in := asked{what: r.verb, leader: l.id}
+	a := asked{what: r.verb, leader: l.id}
 	if r.verb == "status" {
-		h.readStatus(l, r, &in)
+		h.readStatus(l, r, &a)
 	} else {
-		in.object = setOf(r.uid)
+		a.object = setOf(r.uid)
 	}
 	h.lock.Lock()
 	defer h.lock.Unlock()
 	h.time += 2
-	at := len(h.operations)
-	h.operations = append(h.operations, porcupine.Operation{ClientId: l.id, Input: in, Call: h.time, Output: unknown, Return: math.MaxInt64})
+	i := len(h.operations)
+	h.operations = append(h.operations, porcupine.Operation{ClientId: l.id, Input: a, Call: h.time, Output: unknown, Return: math.MaxInt64})
 	return func(err error) {
 		out := done
 		switch {
@@ -374,15 +374,15 @@ func (h *history) observe(l *leader, r *request) func(error) {
 		h.lock.Lock()
 		defer h.lock.Unlock()
 		h.time += 2
-		h.operations[at].Output, h.operations[at].Return = out, h.time
+		h.operations[i].Output, h.operations[i].Return = out, h.time
 	}
 }
 
 // readStatus reads what a status says, beside the one that it replaces.
-func (h *history) readStatus(l *leader, r *request, in *asked) {
-	in.base, in.next, in.deleted = r.base, &r.next, r.status.Deleted
+func (h *history) readStatus(l *leader, r *request, a *asked) {
+	a.base, a.next, a.deleted = r.base, &r.next, r.status.Deleted
 	if r.status.LastRun != nil {
-		in.lost = r.status.LastRun.Lost
+		a.lost = r.status.LastRun.Lost
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -392,14 +392,14 @@ func (h *history) readStatus(l *leader, r *request, in *asked) {
 		left[page.Report] = true
 	}
 	for _, page := range r.status.UncountedDeletions {
-		in.announced |= setOf(page.UIDs...)
+		a.announced |= setOf(page.UIDs...)
 		delete(left, page.Report)
 	}
 	for name := range left {
-		if page := l.sentPages[name]; page != nil && in.deleted != before.Deleted {
+		if page := l.sentPages[name]; page != nil && a.deleted != before.Deleted {
 			for i := range page.Objects {
 				if result := page.Objects[i].Result; result == v1alpha1.ItemDeleted || result == v1alpha1.ItemGone {
-					in.counted |= setOf(page.Objects[i].UID)
+					a.counted |= setOf(page.Objects[i].UID)
 				}
 			}
 		}

@@ -63,8 +63,8 @@ func (c *cluster) left() string {
 // skipped is how many objects the last run kept, and why.
 func (c *cluster) skipped() string {
 	var out []string
-	for _, one := range c.status.LastRun.Skipped {
-		out = append(out, fmt.Sprintf("%d %s", one.Count, one.Message))
+	for _, skipCount := range c.status.LastRun.Skipped {
+		out = append(out, fmt.Sprintf("%d %s", skipCount.Count, skipCount.Message))
 	}
 	return strings.Join(out, "; ")
 }
@@ -152,28 +152,28 @@ func TestMinUnusedRestarts(t *testing.T) {
 		}},
 		"a late run": {day: 2, time: true, edit: func(c *cluster, p *cleanup.Policy) { c.late = 37 * time.Hour; c.days(p, 1) }, left: all},
 	} {
-		for _, of := range []struct {
+		for _, row := range []struct {
 			policy func(edit func(*v1alpha1.CleanupSpec)) *cleanup.Policy
 			runs   int // that decide
 		}{
 			{func(edit func(*v1alpha1.CleanupSpec)) *cleanup.Policy { return unusedPolicy(t, 2, edit) }, 1},
 			{func(edit func(*v1alpha1.CleanupSpec)) *cleanup.Policy { return minUnusedPolicy(t, "2d", edit) }, 2},
 		} {
-			if c.time && of.runs == 1 {
+			if c.time && row.runs == 1 {
 				continue
 			}
-			t.Run(fmt.Sprint(name, ", ", of.runs), func(t *testing.T) {
+			t.Run(fmt.Sprint(name, ", ", row.runs), func(t *testing.T) {
 				api := newCluster(t)
 				api.unused(true, "tmp-1", "tmp-2", "tmp-3", "tmp-4", "tmp-5")
-				api.onTime(of.policy(nil), 0)
+				api.onTime(row.policy(nil), 0)
 				if len(api.sent) != 0 || len(api.pages) < 3 {
 					t.Fatalf("the first run deleted %v, and left %d pages", api.sent, len(api.pages))
 				}
 				if c.edit != nil {
-					c.edit(api, of.policy(nil))
+					c.edit(api, row.policy(nil))
 				}
-				for i := range of.runs {
-					api.onTime(of.policy(c.of), c.day+i)
+				for i := range row.runs {
+					api.onTime(row.policy(c.of), c.day+i)
 				}
 				if got := api.left(); got != c.left {
 					t.Errorf("left %q, want %q", got, c.left)
@@ -184,10 +184,10 @@ func TestMinUnusedRestarts(t *testing.T) {
 }
 
 // forgeMatch changes a byte of each page of matches.
-func (c *cluster) forgeMatch(at int, by int8) {
+func (c *cluster) forgeMatch(i int, by int8) {
 	for name, page := range c.pages {
 		page.Matched = slices.Clone(page.Matched)
-		page.Matched[at] += byte(by)
+		page.Matched[i] += byte(by)
 		c.pages[name] = page
 	}
 }
@@ -195,7 +195,7 @@ func (c *cluster) forgeMatch(at int, by int8) {
 // A status that is set back starts the same run again. The run does not count on from its own
 // matches, so nothing is deleted sooner (S6).
 func TestTheSameRunAgain(t *testing.T) {
-	back := func(at *metav1.Time) { *at = metav1.NewTime(at.AddDate(0, 0, -1)) }
+	back := func(instant *metav1.Time) { *instant = metav1.NewTime(instant.AddDate(0, 0, -1)) }
 	for name, forge := range map[string]func(*v1alpha1.CleanupPolicyStatus){
 		"when it last ran":                          func(s *v1alpha1.CleanupPolicyStatus) { back(s.LastScheduleTime) },
 		"when it last ran, and the time of matches": func(s *v1alpha1.CleanupPolicyStatus) { back(s.LastScheduleTime); back(&s.Matches.ScheduledTime) },

@@ -79,13 +79,13 @@ func (s *store) prune(ctx context.Context, current string, now time.Time) error 
 	var old []listedPage
 	own := v1alpha1.PolicyReference{Name: s.policy.Name, UID: s.policy.UID}
 	err := s.eachPage(ctx, s.own(), func(object *unstructured.Unstructured) error {
-		page, one := verifiedPage(object, own, now), listedPageOf(object)
+		page, listedPage := verifiedPage(object, own, now), listedPageOf(object)
 		switch {
 		case page == nil:
 		case len(page.Matched) == 0:
-			pages[page.Run] = append(pages[page.Run], one)
+			pages[page.Run] = append(pages[page.Run], listedPage)
 		case s.status.Matches == nil || page.Run != s.status.Matches.Run:
-			old = append(old, one)
+			old = append(old, listedPage)
 		}
 		return nil
 	})
@@ -106,18 +106,18 @@ func (s *store) prune(ctx context.Context, current string, now time.Time) error 
 
 // verifiedPage reads a page of a policy. It returns nil if a store would not have written the page
 // by now: a page by another writer is neither an old run nor a reason to delete one.
-func verifiedPage(object *unstructured.Unstructured, of v1alpha1.PolicyReference, now time.Time) *v1alpha1.CleanupReportFields {
+func verifiedPage(object *unstructured.Unstructured, reference v1alpha1.PolicyReference, now time.Time) *v1alpha1.CleanupReportFields {
 	page := &v1alpha1.CleanupReport{}
 	if runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, page) != nil {
 		return nil
 	}
-	name := pageName(of.Name, page.Run, page.Page)
+	name := pageName(reference.Name, page.Run, page.Page)
 	if len(page.Matched) > 0 {
-		name = matchesName(of.Name, page.Run, page.Page)
+		name = matchesName(reference.Name, page.Run, page.Page)
 	}
 	due, err := timeOfRun(page.Run)
-	if err != nil || due.After(now.Add(maxClockSkew)) || page.Run != runID(due, of.UID) ||
-		page.Policy.UID != of.UID || page.Name != name || page.Labels[v1alpha1.LabelCleanupRun] != page.Run {
+	if err != nil || due.After(now.Add(maxClockSkew)) || page.Run != runID(due, reference.UID) ||
+		page.Policy.UID != reference.UID || page.Name != name || page.Labels[v1alpha1.LabelCleanupRun] != page.Run {
 		return nil
 	}
 	return &page.CleanupReportFields
@@ -125,14 +125,14 @@ func verifiedPage(object *unstructured.Unstructured, of v1alpha1.PolicyReference
 
 // deletePages deletes pages in the state in which they were listed.
 func (s *store) deletePages(ctx context.Context, pages []listedPage) error {
-	for _, one := range pages {
-		state := &metav1.Preconditions{UID: &one.uid, ResourceVersion: &one.version}
-		err := s.reports.Delete(ctx, one.name, metav1.DeleteOptions{Preconditions: state})
+	for _, page := range pages {
+		state := &metav1.Preconditions{UID: &page.uid, ResourceVersion: &page.version}
+		err := s.reports.Delete(ctx, page.name, metav1.DeleteOptions{Preconditions: state})
 		if errors.Is(err, deletion.ErrHeld) {
 			return nil // The next run prunes it, and what has changed since the list.
 		}
 		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
-			return fmt.Errorf("deleting report %s: %w", one.name, err)
+			return fmt.Errorf("deleting report %s: %w", page.name, err)
 		}
 	}
 	return nil
@@ -157,11 +157,11 @@ func (s *store) trim(ctx context.Context, current string, now time.Time) error {
 	var pages []sized
 	total := int64(0)
 	err = s.eachPage(ctx, "", func(object *unstructured.Unstructured) error {
-		of, known := policies[types.UID(object.GetLabels()[v1alpha1.LabelCleanupPolicyUID])]
+		neighbour, known := policies[types.UID(object.GetLabels()[v1alpha1.LabelCleanupPolicyUID])]
 		if !known {
 			return nil
 		}
-		page := verifiedPage(object, of.PolicyReference, now)
+		page := verifiedPage(object, neighbour.PolicyReference, now)
 		if page == nil {
 			return nil
 		}
@@ -171,7 +171,7 @@ func (s *store) trim(ctx context.Context, current string, now time.Time) error {
 		}
 		total += int64(len(text))
 		created := object.GetCreationTimestamp().Time
-		pages = append(pages, sized{listedPageOf(object), created, int64(len(text)), of.UID, page.Run, len(page.Matched) > 0})
+		pages = append(pages, sized{listedPageOf(object), created, int64(len(text)), neighbour.UID, page.Run, len(page.Matched) > 0})
 		return nil
 	})
 	if err != nil {
@@ -187,8 +187,8 @@ func (s *store) trim(ctx context.Context, current string, now time.Time) error {
 	slices.SortFunc(pages, func(a, b sized) int { return cmp.Or(a.created.Compare(b.created), cmp.Compare(a.name, b.name)) })
 	var old []listedPage
 	for _, page := range pages {
-		of, known := policies[page.of]
-		needed := !known || page.of == s.policy.UID && page.run == current || of.needs(page.run, page.matched)
+		neighbour, known := policies[page.of]
+		needed := !known || page.of == s.policy.UID && page.run == current || neighbour.needs(page.run, page.matched)
 		if total > s.reportBytes && !needed {
 			total -= page.bytes
 			old = append(old, page.listedPage)

@@ -57,35 +57,35 @@ func TestPagesAreReplaced(t *testing.T) {
 	s := newServer(t)
 	l := &leader{server: s, send: func(effect func() error) error { return effect() }}
 	store := newStore(clock.RealClock{}, l.controller().options.Objects, tmpPolicy(t, nothing), s.policy.GetResourceVersion(), s.status())
-	ledger, of := &ledger{store: store}, v1alpha1.PolicyReference{Name: "p", UID: "policy"}
+	ledger, reference := &ledger{store: store}, v1alpha1.PolicyReference{Name: "p", UID: "policy"}
 	full := v1alpha1.CleanupReportFields{
-		Policy: of, Run: "run", Page: 1, DryRun: true, Deleted: 1, Truncated: true, Objects: []v1alpha1.CleanupItem{{Kind: "ConfigMap", Name: "a", UID: "1"}},
+		Policy: reference, Run: "run", Page: 1, DryRun: true, Deleted: 1, Truncated: true, Objects: []v1alpha1.CleanupItem{{Kind: "ConfigMap", Name: "a", UID: "1"}},
 		Summary: []v1alpha1.SummaryCount{{Kind: "ConfigMap", Count: 1}}, Matched: []byte("x"),
 	}
-	empty := v1alpha1.CleanupReportFields{Policy: of, Run: "run", Page: 1}
-	one := &page{name: "page", fields: full}
+	empty := v1alpha1.CleanupReportFields{Policy: reference, Run: "run", Page: 1}
+	p := &page{name: "page", fields: full}
 	check := func(what string, err error) {
 		t.Helper()
 		got, version, reading := store.readPage(t.Context(), "page")
-		if err != nil || reading != nil || !equality.Semantic.DeepEqual(*got, one.fields) || version != one.version {
-			t.Errorf("%s: %v, %v: got %+v in version %s, want %+v in %s", what, err, reading, got, version, one.fields, one.version)
+		if err != nil || reading != nil || !equality.Semantic.DeepEqual(*got, p.fields) || version != p.version {
+			t.Errorf("%s: %v, %v: got %+v in version %s, want %+v in %s", what, err, reading, got, version, p.fields, p.version)
 		}
 	}
-	check("there is none", store.writePage(t.Context(), one))
-	one.fields = empty
-	check("there is one", ledger.rewrite(t.Context(), one))
+	check("there is none", store.writePage(t.Context(), p))
+	p.fields = empty
+	check("there is one", ledger.rewrite(t.Context(), p))
 	eachPage(func(page *unstructured.Unstructured) { page.SetAnnotations(map[string]string{"a": "b"}) })(s)
-	one.fields = full
-	check("it was labelled", ledger.rewrite(t.Context(), one))
+	p.fields = full
+	check("it was labelled", ledger.rewrite(t.Context(), p))
 	clear(s.pages)
-	check("it was deleted", ledger.rewrite(t.Context(), one))
+	check("it was deleted", ledger.rewrite(t.Context(), p))
 	if err := store.writePage(t.Context(), &page{name: "page", fields: empty}); !apierrors.IsAlreadyExists(err) {
 		t.Errorf("it was created a second time: %v", err)
 	}
 	check("it was to be created a second time", nil)
-	stale := *one
-	one.fields = empty
-	check("another leader writes it", ledger.rewrite(t.Context(), one))
+	stale := *p
+	p.fields = empty
+	check("another leader writes it", ledger.rewrite(t.Context(), p))
 	s.setStatus(v1alpha1.CleanupPolicyStatus{Deleted: 1})
 	if err := ledger.rewrite(t.Context(), &stale); !errors.Is(err, errOvertaken) {
 		t.Errorf("a process that does not lead any more writes it: %v", err)
@@ -96,10 +96,10 @@ func TestPagesAreReplaced(t *testing.T) {
 // A dry run replaces its own page, and none that counts.
 func TestDryRunReplacesItsOwnPages(t *testing.T) {
 	c := newCluster(t)
-	ledger, of := &ledger{store: c}, v1alpha1.PolicyReference{Name: "p", UID: "policy"}
-	c.pages["dry"], c.pages["live"] = v1alpha1.CleanupReportFields{Policy: of, DryRun: true}, v1alpha1.CleanupReportFields{Policy: of}
+	ledger, reference := &ledger{store: c}, v1alpha1.PolicyReference{Name: "p", UID: "policy"}
+	c.pages["dry"], c.pages["live"] = v1alpha1.CleanupReportFields{Policy: reference, DryRun: true}, v1alpha1.CleanupReportFields{Policy: reference}
 	for name, fits := range map[string]func(error) bool{"dry": func(err error) bool { return err == nil }, "live": apierrors.IsAlreadyExists} {
-		err := ledger.replace(t.Context(), &page{name: name, fields: v1alpha1.CleanupReportFields{Policy: of, DryRun: true, Deleted: 1}})
+		err := ledger.replace(t.Context(), &page{name: name, fields: v1alpha1.CleanupReportFields{Policy: reference, DryRun: true, Deleted: 1}})
 		if written := c.pages[name].Deleted == 1; !fits(err) || written != (err == nil) {
 			t.Errorf("%s: %v, written: %t", name, err, written)
 		}

@@ -45,20 +45,20 @@ func TestReportQuota(t *testing.T) {
 				return false, nil, nil
 			})
 			stores, names := map[string]*store{}, map[string]string{}
-			run := func(of string, ago int) string { return runID(start.AddDate(0, 0, -ago), types.UID("uid-"+of)) }
-			for _, of := range []string{"p", "q", "another"} {
+			run := func(n string, ago int) string { return runID(start.AddDate(0, 0, -ago), types.UID("uid-"+n)) }
+			for _, text := range []string{"p", "q", "another"} {
 				policy := *tmpPolicy(t, nothing)
-				policy.Namespace, policy.Name, policy.UID = "ci", of, types.UID("uid-"+of)
-				stores[of] = newStore(clock.RealClock{}, client, &policy, "1", v1alpha1.CleanupPolicyStatus{})
+				policy.Namespace, policy.Name, policy.UID = "ci", text, types.UID("uid-"+text)
+				stores[text] = newStore(clock.RealClock{}, client, &policy, "1", v1alpha1.CleanupPolicyStatus{})
 			}
 			stores["p"].status.Matches = &v1alpha1.CleanupMatches{Run: run("p", 4)}
 			stores["q"].status.LastRun = &v1alpha1.CleanupRun{ID: run("q", 2), Phase: v1alpha1.RunRunning}
-			for _, of := range []string{"p", "q"} {
-				live := &v1alpha1.CleanupPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "ci", Name: of, UID: types.UID("uid-" + of)}, Status: stores[of].status}
+			for _, text := range []string{"p", "q"} {
+				live := &v1alpha1.CleanupPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "ci", Name: text, UID: types.UID("uid-" + text)}, Status: stores[text].status}
 				content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(live)
 				must(t, err)
 				content["apiVersion"], content["kind"] = v1alpha1.GroupVersion.String(), "CleanupPolicy"
-				if of == "q" && c.begins {
+				if text == "q" && c.begins {
 					running := (&unstructured.Unstructured{Object: content}).DeepCopy()
 					delete(content, "status")
 					client.PrependReactor("list", v1alpha1.CleanupReports, func(did clienttesting.Action) (bool, runtime.Object, error) {
@@ -71,16 +71,16 @@ func TestReportQuota(t *testing.T) {
 				_, err = client.Resource(policies).Namespace("ci").Create(t.Context(), &unstructured.Unstructured{Object: content}, metav1.CreateOptions{})
 				must(t, err)
 			}
-			write := func(of string, ago int, matched bool) {
-				id := run(of, ago)
-				fields := v1alpha1.CleanupReportFields{Policy: v1alpha1.PolicyReference{Name: of, UID: types.UID("uid-" + of)}, Run: id, Page: 1}
-				at, short := pageName(of, id, 1), of+"-"+string(rune('0'+ago))
+			write := func(text string, ago int, matched bool) {
+				id := run(text, ago)
+				fields := v1alpha1.CleanupReportFields{Policy: v1alpha1.PolicyReference{Name: text, UID: types.UID("uid-" + text)}, Run: id, Page: 1}
+				value, short := pageName(text, id, 1), text+"-"+string(rune('0'+ago))
 				if matched {
-					fields.Matched, at, short = make([]byte, size*3/4), matchesName(of, id, 1), of+"-matches"
+					fields.Matched, value, short = make([]byte, size*3/4), matchesName(text, id, 1), text+"-matches"
 				} else {
 					fields.Objects = []v1alpha1.CleanupItem{{Message: strings.Repeat("x", size)}}
 				}
-				if names[at] = short; stores[of].writePage(t.Context(), &page{name: at, fields: fields}) != nil {
+				if names[value] = short; stores[text].writePage(t.Context(), &page{name: value, fields: fields}) != nil {
 					t.Fatal("writing a page failed")
 				}
 			}

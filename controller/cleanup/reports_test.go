@@ -181,12 +181,12 @@ func TestPruneDeletesWhatItListed(t *testing.T) {
 		return true, listed, nil
 	})
 	a.client.PrependReactor("delete", "*", func(did clienttesting.Action) (bool, runtime.Object, error) {
-		of := did.(clienttesting.DeleteActionImpl)
-		live, wants := pages[of.Name], of.DeleteOptions.Preconditions
+		impl := did.(clienttesting.DeleteActionImpl)
+		live, wants := pages[impl.Name], impl.DeleteOptions.Preconditions
 		if wants != nil && (wants.UID != nil && *wants.UID != live.GetUID() || wants.ResourceVersion != nil && *wants.ResourceVersion != live.GetResourceVersion()) {
-			return true, nil, apierrors.NewConflict(clusterReports.GroupResource(), of.Name, errors.New("it was changed"))
+			return true, nil, apierrors.NewConflict(clusterReports.GroupResource(), impl.Name, errors.New("it was changed"))
 		}
-		delete(pages, of.Name)
+		delete(pages, impl.Name)
 		return true, nil, nil
 	})
 	a.prune()
@@ -233,9 +233,9 @@ func TestForgedStatusKeepsPages(t *testing.T) {
 			if err != nil || c.status.Deleted != deleted || len(c.status.UncountedDeletions) > 0 {
 				t.Errorf("%v: counted %d, want %d; announced %v", err, c.status.Deleted, deleted, c.status.UncountedDeletions)
 			}
-			for at, page := range before {
-				if !equality.Semantic.DeepEqual(page, c.pages[at]) {
-					t.Errorf("%s was %+v, and is %+v", at, page, c.pages[at])
+			for text, page := range before {
+				if !equality.Semantic.DeepEqual(page, c.pages[text]) {
+					t.Errorf("%s was %+v, and is %+v", text, page, c.pages[text])
 				}
 			}
 		})

@@ -72,8 +72,8 @@ func TestPolicyOfANewerVersion(t *testing.T) {
 			if c.held == "" && (deleted != 5 || got != "") || c.held != "" && (deleted != 0 || got != v1alpha1.ReasonNeedsNewerVersion+" "+c.held) {
 				t.Errorf("%d objects were deleted, and Ready is %+v", deleted, ready)
 			}
-			told := slices.ContainsFunc(s.events, func(event string) bool { return strings.HasPrefix(event, "Warning NeedsNewerVersion "+c.held+": ") })
-			if told != (c.held != "") || told && len(s.events) != 1 {
+			ok := slices.ContainsFunc(s.events, func(event string) bool { return strings.HasPrefix(event, "Warning NeedsNewerVersion "+c.held+": ") })
+			if ok != (c.held != "") || ok && len(s.events) != 1 {
 				t.Errorf("events %q", s.events)
 			}
 		})

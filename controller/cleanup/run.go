@@ -72,8 +72,8 @@ func (c *Controller) work(ctx context.Context, key string) {
 func (c *Controller) read(ctx context.Context, key string) (*unstructured.Unstructured, error) {
 	resource, name, _ := strings.Cut(key, "/")
 	client := dynamic.ResourceInterface(c.options.Objects.Resource(v1alpha1.GroupVersion.WithResource(resource)))
-	if namespace, of, ok := strings.Cut(name, "/"); ok {
-		client, name = c.options.Objects.Resource(v1alpha1.GroupVersion.WithResource(resource)).Namespace(namespace), of
+	if namespace, rest, ok := strings.Cut(name, "/"); ok {
+		client, name = c.options.Objects.Resource(v1alpha1.GroupVersion.WithResource(resource)).Namespace(namespace), rest
 	}
 	object, err := client.Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
@@ -248,14 +248,14 @@ func (r *run) firstPass(ctx context.Context, deleted int64) error {
 // it has chosen.
 func (r *run) deleteAll(ctx context.Context) error {
 	r.batches = newBatches(ctx, r)
-	err := r.survey.Choose(ctx, func(at *cleanup.Target, object *unstructured.Unstructured, decision cleanup.Decision) error {
+	err := r.survey.Choose(ctx, func(target *cleanup.Target, object *unstructured.Unstructured, decision cleanup.Decision) error {
 		if !r.unused.add(object, decision) {
 			r.survey.Matches.Forget(object.GetUID()) // Its time begins when an Event announces it.
 		}
 		if decision.Verdict != cleanup.Delete {
 			return nil
 		}
-		item := itemOf(at, object)
+		item := itemOf(target, object)
 		if !r.info.DryRun && r.heldAlone(ctx, &item) {
 			r.later(&item)
 			return nil
@@ -363,9 +363,9 @@ func (r *run) announceUnused() {
 		return
 	}
 	for _, namespace := range slices.Sorted(maps.Keys(r.unused)) {
-		in := r.unused[namespace]
+		unusedIn := r.unused[namespace]
 		const message = "unused objects: %d, first deletion at about %s, by %s: use them, or set annotation %s"
-		r.c.event(in.first, false, ReasonUnused, fmt.Sprintf(message,
-			in.count, in.until.UTC().Format(time.RFC3339), r.policy.ID(), wellknown.AnnotationProtect))
+		r.c.event(unusedIn.first, false, ReasonUnused, fmt.Sprintf(message,
+			unusedIn.count, unusedIn.until.UTC().Format(time.RFC3339), r.policy.ID(), wellknown.AnnotationProtect))
 	}
 }

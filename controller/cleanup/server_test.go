@@ -211,8 +211,8 @@ type resources struct {
 	of schema.GroupResource
 }
 
-func (r resources) Resource(of schema.GroupVersionResource) dynamic.NamespaceableResourceInterface {
-	return resources{l: r.l, of: of.GroupResource()}
+func (r resources) Resource(resource schema.GroupVersionResource) dynamic.NamespaceableResourceInterface {
+	return resources{l: r.l, of: resource.GroupResource()}
 }
 func (r resources) Namespace(string) dynamic.ResourceInterface { return r }
 
@@ -304,13 +304,13 @@ func (r resources) patchStatus(name string, patch []byte) (*unstructured.Unstruc
 
 // note notes what a page is about to say.
 func (r resources) note(page *unstructured.Unstructured) error {
-	of := &v1alpha1.CleanupReport{}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(page.Object, of); err != nil {
+	cleanupReport := &v1alpha1.CleanupReport{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(page.Object, cleanupReport); err != nil {
 		return err
 	}
 	r.l.mu.Lock()
 	defer r.l.mu.Unlock()
-	r.l.sentPages[page.GetName()] = &of.CleanupReportFields
+	r.l.sentPages[page.GetName()] = &cleanupReport.CleanupReportFields
 	return nil
 }
 

@@ -67,15 +67,15 @@ func (cur *current) due() (due, next time.Time) {
 // since is the time from which runs are due: when the policy was created, or last changed.
 func (cur *current) since(status *v1alpha1.CleanupPolicyStatus) time.Time {
 	since := cur.object.GetCreationTimestamp().Time
-	if at := status.ScheduleSinceTime; at != nil && (at.After(since) || cur.ahead(since)) {
-		since = at.Time
+	if t := status.ScheduleSinceTime; t != nil && (t.After(since) || cur.ahead(since)) {
+		since = t.Time
 	}
 	return since
 }
 
 // ahead reports whether a time that was written down is in the future: the clock was wrong then. It
 // must not stop the policy until the time has come. Two API servers may differ by a little.
-func (cur *current) ahead(at time.Time) bool { return at.After(cur.now.Add(maxClockSkew)) }
+func (cur *current) ahead(t time.Time) bool { return t.After(cur.now.Add(maxClockSkew)) }
 
 // changed reports whether the policy was edited since its status was written.
 func (cur *current) changed(status *v1alpha1.CleanupPolicyStatus) bool {
@@ -106,9 +106,9 @@ func (cur *current) tooLate(due time.Time) bool {
 // user can still have the last run of the schedule carried out again: it deletes what the spec says
 // now, by the clock of now, up to the limits of one run (see recount).
 func (cur *current) hasBegun(run *v1alpha1.CleanupRun) bool {
-	at, schedule := run.ScheduledTime.Time, cur.policy.Schedule
-	return run.ID == runID(at, cur.policy.UID) && !cur.ahead(at) &&
-		schedule.Next(at.Add(-time.Second)).Equal(at) && schedule.Next(at).After(cur.now)
+	t, schedule := run.ScheduledTime.Time, cur.policy.Schedule
+	return run.ID == runID(t, cur.policy.UID) && !cur.ahead(t) &&
+		schedule.Next(t.Add(-time.Second)).Equal(t) && schedule.Next(t).After(cur.now)
 }
 
 // observe writes what can be said of a policy without a run.
@@ -155,7 +155,7 @@ func (cur *current) observeSpec(s *v1alpha1.CleanupPolicyStatus) {
 	case s.SpecHash != cur.policy.Hash:
 		s.SpecSinceTime, s.ApprovalsAfterTime = &now, s.SpecSinceTime
 	}
-	if at := s.ApprovalsAfterTime; at != nil && cur.ahead(at.Time) {
+	if t := s.ApprovalsAfterTime; t != nil && cur.ahead(t.Time) {
 		s.ApprovalsAfterTime = &now
 	}
 	s.SpecHash = cur.policy.Hash

@@ -39,20 +39,20 @@ type store struct {
 
 // newStore keeps the runs of a policy, as it was just read.
 func newStore(
-	clock clock.Clock, client dynamic.Interface, of *cleanup.Policy, version string, status v1alpha1.CleanupPolicyStatus,
+	clock clock.Clock, client dynamic.Interface, policy *cleanup.Policy, version string, status v1alpha1.CleanupPolicyStatus,
 ) *store {
 	s := &store{
-		clock: clock, client: survey.Clients{Objects: client}, policy: of, resourceVersion: version, status: status,
+		clock: clock, client: survey.Clients{Objects: client}, policy: policy, resourceVersion: version, status: status,
 		kind: "ClusterCleanupPolicy", reportKind: "ClusterCleanupReport",
 	}
 	policies, reports := v1alpha1.ClusterCleanupPolicies, v1alpha1.ClusterCleanupReports
-	if of.Namespace != "" {
+	if policy.Namespace != "" {
 		s.kind, s.reportKind = "CleanupPolicy", "CleanupReport"
 		policies, reports = v1alpha1.CleanupPolicies, v1alpha1.CleanupReports
 	}
 	s.reportResource = v1alpha1.GroupVersion.WithResource(reports)
-	s.policies = client.Resource(v1alpha1.GroupVersion.WithResource(policies)).Namespace(of.Namespace)
-	s.reports = client.Resource(s.reportResource).Namespace(of.Namespace)
+	s.policies = client.Resource(v1alpha1.GroupVersion.WithResource(policies)).Namespace(policy.Namespace)
+	s.reports = client.Resource(s.reportResource).Namespace(policy.Namespace)
 	return s
 }
 

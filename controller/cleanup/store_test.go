@@ -56,9 +56,9 @@ func TestStatusConflictsBackOff(t *testing.T) {
 func TestPolicyIsEditedInMidRun(t *testing.T) {
 	s := newServer(t)
 	l := &leader{server: s, send: func(effect func() error) error { return effect() }}
-	of := &ledger{store: newStore(clock.RealClock{}, l.controller().options.Objects, tmpPolicy(t, nothing), s.policy.GetResourceVersion(), s.status())}
+	entry := &ledger{store: newStore(clock.RealClock{}, l.controller().options.Objects, tmpPolicy(t, nothing), s.policy.GetResourceVersion(), s.status())}
 	for range 3 {
-		must(t, of.begin(t.Context(), &v1alpha1.CleanupRun{ID: "run", StartTime: metav1.NewTime(start.Add(time.Second / 3))}, nil))
+		must(t, entry.begin(t.Context(), &v1alpha1.CleanupRun{ID: "run", StartTime: metav1.NewTime(start.Add(time.Second / 3))}, nil))
 		s.written()
 	}
 }
@@ -71,9 +71,9 @@ func TestPagesCount(t *testing.T) {
 	other := *a.policy
 	other.UID = "another"
 	own, others := a.store, newStore(clock.RealClock{}, a.client, &other, "1", v1alpha1.CleanupPolicyStatus{})
-	write := func(to *store, name, of string, fields v1alpha1.CleanupReportFields) {
+	write := func(to *store, name, text string, fields v1alpha1.CleanupReportFields) {
 		t.Helper()
-		fields.Policy, fields.Run = v1alpha1.PolicyReference{Name: "p", UID: a.policy.UID}, of
+		fields.Policy, fields.Run = v1alpha1.PolicyReference{Name: "p", UID: a.policy.UID}, text
 		must(t, to.writePage(t.Context(), &page{name: name, fields: fields}))
 	}
 	run, created := a.day(0), start

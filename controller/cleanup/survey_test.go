@@ -131,8 +131,8 @@ func (c *cluster) survey(p *cleanup.Policy) (uids []string, skipped string, stal
 	})
 	must(c.t, err)
 	var counts []v1alpha1.SkipCount
-	for _, one := range s.Skipped {
-		counts = append(counts, *one)
+	for _, skipCount := range s.Skipped {
+		counts = append(counts, *skipCount)
 	}
 	slices.SortFunc(counts, func(a, b v1alpha1.SkipCount) int { return slices.Compare([]byte(a.Reason), []byte(b.Reason)) })
 	slices.Sort(uids)

@@ -31,23 +31,23 @@ func (u *unused) add(object *unstructured.Unstructured, decision cleanup.Decisio
 	if decision.Reason != cleanup.SkipUnused {
 		return true
 	}
-	in := (*u)[object.GetNamespace()]
-	if in == nil {
+	found := (*u)[object.GetNamespace()]
+	if found == nil {
 		if len(*u) >= maxUnused {
 			return false // The report counts all.
 		}
 		if *u == nil {
 			*u = unused{}
 		}
-		in = &unusedIn{}
-		(*u)[object.GetNamespace()] = in
+		found = &unusedIn{}
+		(*u)[object.GetNamespace()] = found
 	}
-	if in.count++; in.first == nil || decision.Until.Before(in.until) {
-		in.first, in.until = &unstructured.Unstructured{Object: map[string]any{}}, decision.Until
-		in.first.SetGroupVersionKind(object.GroupVersionKind())
-		in.first.SetNamespace(object.GetNamespace())
-		in.first.SetName(object.GetName())
-		in.first.SetUID(object.GetUID())
+	if found.count++; found.first == nil || decision.Until.Before(found.until) {
+		found.first, found.until = &unstructured.Unstructured{Object: map[string]any{}}, decision.Until
+		found.first.SetGroupVersionKind(object.GroupVersionKind())
+		found.first.SetNamespace(object.GetNamespace())
+		found.first.SetName(object.GetName())
+		found.first.SetUID(object.GetUID())
 	}
 	return true
 }

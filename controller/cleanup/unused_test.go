@@ -85,7 +85,7 @@ func TestUnusedEvents(t *testing.T) {
 	before := maxUnused
 	defer func() { maxUnused = before }()
 	maxUnused = 2
-	for name, of := range map[string]struct{ policy, controller, unapproved bool }{
+	for name, row := range map[string]struct{ policy, controller, unapproved bool }{
 		"live": {}, "dryRun of the policy": {policy: true}, "--dry-run": {controller: true}, "not approved": {unapproved: true},
 	} {
 		c := newCluster(t)
@@ -95,14 +95,14 @@ func TestUnusedEvents(t *testing.T) {
 		c.objects["tmp-3"].Namespace, c.objects["tmp-4"].Namespace = "other", "too-many"
 		c.unused(false, "tmp-1")
 		p := minUnusedPolicy(t, "2d", func(s *v1alpha1.CleanupSpec) {
-			if s.DryRun = of.policy; of.unapproved {
+			if s.DryRun = row.policy; row.unapproved {
 				s.Approval = v1alpha1.ApprovalRequired
 			}
 		})
 		var events []string
 		for day := range 2 {
 			process := c.controller()
-			process.options.DryRun = of.controller
+			process.options.DryRun = row.controller
 			process.options.Objects = approvals(p.UID, p.Hash, func() bool { return false })
 			process.options.Event = func(object *unstructured.Unstructured, kind, reason, message string) {
 				if reason == "Unused" {
@@ -121,7 +121,7 @@ func TestUnusedEvents(t *testing.T) {
 			"Normal ConfigMap ci/tmp-2 uid-tmp-2: unused objects: 2, first deletion at about 2026-12-03T02:00:00Z" + rest,
 			"Normal ConfigMap other/tmp-3 uid-tmp-3: unused objects: 1, first deletion at about 2026-12-03T02:00:00Z" + rest,
 		}
-		if of.policy {
+		if row.policy {
 			want = nil
 		}
 		if !slices.Equal(events, want) {
@@ -193,7 +193,7 @@ func killEachRun(t *testing.T, p *cleanup.Policy) {
 	defer smallMatches(2)()
 	for day := range 4 {
 		requests := 1
-		for at := 1; at <= requests; at++ {
+		for index := 1; index <= requests; index++ {
 			for _, after := range []bool{false, true} {
 				c := newCluster(t)
 				c.unused(true, "tmp-1", "tmp-2", "tmp-3", "tmp-5")
@@ -203,21 +203,21 @@ func killEachRun(t *testing.T, p *cleanup.Policy) {
 					}
 					c.requests, c.late = 0, time.Duration(i)*24*time.Hour
 					if i == day {
-						c.killAt, c.after = at, after
+						c.killAt, c.after = index, after
 						_ = c.day(t.Context(), p, i)
 						requests = max(requests, c.requests+1)
 						if !c.dead {
-							requests = at // It has no such request.
+							requests = index // It has no such request.
 						}
 						c.dead, c.killAt = false, 0
 					}
 					c.days(p, i)
 					if want := []string{"1 2 3 4 5", "1 2 3 4 5", "4", ""}[i]; c.left() != want {
-						t.Fatalf("run %d killed at request %d (after: %v): run %d left %q, want %q", day, at, after, i, c.left(), want)
+						t.Fatalf("run %d killed at request %d (after: %v): run %d left %q, want %q", day, index, after, i, c.left(), want)
 					}
 				}
 				if c.status.Deleted != 5 || len(c.sent) != 5 || len(c.status.UncountedDeletions) > 0 || len(c.status.Runs) != 4 {
-					t.Fatalf("run %d killed at request %d (after: %v): %d counted, %v sent, runs %v", day, at, after, c.status.Deleted, c.sent, c.status.Runs)
+					t.Fatalf("run %d killed at request %d (after: %v): %d counted, %v sent, runs %v", day, index, after, c.status.Deleted, c.sent, c.status.Runs)
 				}
 			}
 		}

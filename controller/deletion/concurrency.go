@@ -125,7 +125,7 @@ func (c *Concurrency) Observe(s Sample) {
 }
 
 // close ends a window. underway is how many are still to be answered.
-func (c *Concurrency) close(at time.Duration, underway int) {
+func (c *Concurrency) close(d time.Duration, underway int) {
 	mean := max(time.Microsecond, c.sum/time.Duration(c.count))
 	peak := c.peak
 	c.reset()
@@ -144,9 +144,9 @@ func (c *Concurrency) close(at time.Duration, underway int) {
 	long := epochRounds * c.base
 	switch {
 	case c.began == 0:
-		c.began = at
-	case at >= max(c.began, c.idle)+max(concurrencyEpoch, long), at >= c.began+max(idleEpoch, long):
-		c.began = at
+		c.began = d
+	case d >= max(c.began, c.idle)+max(concurrencyEpoch, long), d >= c.began+max(idleEpoch, long):
+		c.began = d
 		c.base, c.baseNew = c.baseNew, 0
 		c.resume, c.limit, c.probing = c.limit, max(1, min(Start, c.limit/2)), true
 		c.leftover = underway
@@ -155,7 +155,7 @@ func (c *Concurrency) close(at time.Duration, underway int) {
 	queued := c.limit * (1 - float64(c.base)/float64(mean))
 	// Larger limits fluctuate more.
 	scale := max(1, math.Log10(c.limit))
-	used := float64(peak) >= c.limit*0.75 && at >= c.quietTo
+	used := float64(peak) >= c.limit*0.75 && d >= c.quietTo
 	step := scale
 	switch {
 	case c.limit > c.ceiling:

@@ -128,22 +128,22 @@ func TestConcurrencyYields(t *testing.T) {
 func TestConcurrencyRefused(t *testing.T) {
 	c := NewConcurrency(256, true)
 	c.limit, c.starting = 64, false
-	at := time.Second
+	d := time.Second
 	for range 30 {
-		c.Observe(Sample{At: at, Latency: 50 * time.Millisecond, InFlight: 60, Refused: true})
+		c.Observe(Sample{At: d, Latency: 50 * time.Millisecond, InFlight: 60, Refused: true})
 	}
 	if got := c.Limit(); got != 32 {
 		t.Errorf("after a burst of refusals the limit is %d, want 32", got)
 	}
 	for range 20 {
-		at += time.Second
-		c.Observe(Sample{At: at, Latency: 50 * time.Millisecond, InFlight: 10, Refused: true})
+		d += time.Second
+		c.Observe(Sample{At: d, Latency: 50 * time.Millisecond, InFlight: 10, Refused: true})
 	}
 	if got := c.Limit(); got != 1 {
 		t.Errorf("after refusals without end the limit is %d, want 1", got)
 	}
-	s := station{servers: 100, service: 10 * time.Millisecond, refuseAbove: 20, now: at}
-	s.run(c, at+30*time.Second)
+	s := station{servers: 100, service: 10 * time.Millisecond, refuseAbove: 20, now: d}
+	s.run(c, d+30*time.Second)
 	if s.refused*20 > s.done {
 		t.Errorf("%d refused for %d accepted: wants to be below one in twenty", s.refused, s.done)
 	}

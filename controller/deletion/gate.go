@@ -159,17 +159,17 @@ func (g *Gate) show(now time.Time) (known bool) {
 		return false
 	}
 	fresh := !g.good.IsZero() && Age(now, g.good) < maxAge
-	next, of := PauseView{held: g.pauses}, g.good
+	next, t := PauseView{held: g.pauses}, g.good
 	switch {
 	case !fresh && !g.bad.After(g.good):
 		return false
 	case !fresh:
-		next, of = unread(g.why), g.bad
+		next, t = unread(g.why), g.bad
 	}
-	if of.Equal(g.shownOf) {
+	if t.Equal(g.shownOf) {
 		return true
 	}
-	g.shownOf = of
+	g.shownOf = t
 	next.Version = g.shown.Version
 	// The reason may differ at each read. That is no change.
 	again := g.shown.Unread != "" && next.Unread != ""
@@ -268,7 +268,7 @@ const MaxRules = 14 * time.Second
 
 // Confirmed sets when the rules were confirmed that permit the requests. Call it before the context
 // is used.
-func (m *Mark) Confirmed(at time.Time) { m.confirmed = at }
+func (m *Mark) Confirmed(t time.Time) { m.confirmed = t }
 
 // outdated reports whether the rules were confirmed too long ago.
 func (m *Mark) outdated(now time.Time) bool {

@@ -51,8 +51,8 @@ func TestRate(t *testing.T) {
 		}
 		for _, from := range happened {
 			n := 0
-			for _, at := range happened {
-				if at >= from && at < from+time.Minute {
+			for _, d := range happened {
+				if d >= from && d < from+time.Minute {
 					n++
 				}
 			}

@@ -97,25 +97,25 @@ func TestSafetyNothingWhilePaused(t *testing.T) {
 			}
 			due := func(i int) time.Time { return began.Add(time.Duration(i) * 60 * time.Second / objects) }
 			stop := a.controller(t, due)
-			at := func(seconds int) time.Time {
+			fn := func(seconds int) time.Time {
 				pass(time.Until(began.Add(time.Duration(seconds) * time.Second)))
 				return time.Now()
 			}
-			accepted := at(10)
+			accepted := fn(10)
 			a.locked(func() { a.pauses["stop"] = test.pause })
-			at(20)
+			fn(20)
 			stop()
 			stop = a.controller(t, due)
-			resumed := at(35)
+			resumed := fn(35)
 			a.locked(func() { clear(a.pauses) })
-			broken := at(45)
+			broken := fn(45)
 			a.locked(func() { a.failing = 503 })
-			at(47)
+			fn(47)
 			stop()
 			stop = a.controller(t, due)
-			fixed := at(58)
+			fixed := fn(58)
 			a.locked(func() { a.failing = 0 })
-			at(76)
+			fn(76)
 			stop()
 			if n := len(a.jobs); n > 0 {
 				t.Errorf("%d of %d objects are forgotten", n, objects)
@@ -149,11 +149,11 @@ func TestPunctual(t *testing.T) {
 		for i := range objects {
 			a.jobs[fmt.Sprintf("j%04d", i)] = true
 		}
-		at := time.Now().Add(2 * time.Hour)
-		stop := a.controller(t, func(int) time.Time { return at })
+		instant := time.Now().Add(2 * time.Hour)
+		stop := a.controller(t, func(int) time.Time { return instant })
 		defer stop()
-		pass(time.Until(at) + 10*time.Millisecond)
-		if len(a.writes) == 0 || a.writes[0].at.Before(at) {
+		pass(time.Until(instant) + 10*time.Millisecond)
+		if len(a.writes) == 0 || a.writes[0].at.Before(instant) {
 			t.Errorf("%d requests 10 ms after the expiry", len(a.writes))
 		}
 	})
@@ -169,8 +169,8 @@ func TestHeldCostsNothing(t *testing.T) {
 				a.jobs[fmt.Sprintf("j%04d", i)] = true
 			}
 			a.pauses["stop"] = v1alpha1.DeletionPauseSpec{Reason: "x", Namespaces: namespaces}
-			at := time.Now().Add(10 * time.Second)
-			stop := a.controller(t, func(int) time.Time { return at })
+			instant := time.Now().Add(10 * time.Second)
+			stop := a.controller(t, func(int) time.Time { return instant })
 			defer stop()
 			pass(10 * time.Minute)
 			if a.attempts > 0 || len(a.writes) > 0 || a.count() > 700 {

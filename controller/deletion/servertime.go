@@ -32,16 +32,16 @@ var errNoServerTime = errors.New("the API server's time is not known")
 // Now is the latest that the API server's clock may show, so that a stamp is never older than it
 // should be. An error means that the time is not known: do not stamp.
 func (s *ServerTime) Now(ctx context.Context) (time.Time, error) {
-	if at, ok := s.skew.serverTime(); ok {
-		return at, nil
+	if t, ok := s.skew.serverTime(); ok {
+		return t, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, pingFor)
 	defer cancel()
 	if err := s.ping(ctx); err != nil {
 		return time.Time{}, errors.Join(errNoServerTime, err)
 	}
-	if at, ok := s.skew.serverTime(); ok {
-		return at, nil
+	if t, ok := s.skew.serverTime(); ok {
+		return t, nil
 	}
 	return time.Time{}, errNoServerTime
 }

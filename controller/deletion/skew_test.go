@@ -37,31 +37,31 @@ func TestSkewHoldsTheTruth(t *testing.T) {
 
 func TestSkewStartsAnew(t *testing.T) {
 	s := NewSkew(clocktesting.NewFakeClock(epoch))
-	at := epoch
+	instant := epoch
 	see := func(off time.Duration) {
-		at = at.Add(700 * time.Millisecond)
-		s.observe(s.epoch, at, at, header(at.Add(-off)))
+		instant = instant.Add(700 * time.Millisecond)
+		s.observe(s.epoch, instant, instant, header(instant.Add(-off)))
 	}
 	for range 20 {
 		see(0)
 	}
 	see(4 * time.Second) // another API server, or its clock was set
-	if p := s.Estimate(at.UnixNano()).Proven(); p < 3*time.Second || p > 4*time.Second {
+	if p := s.Estimate(instant.UnixNano()).Proven(); p < 3*time.Second || p > 4*time.Second {
 		t.Errorf("proven %s after an answer that contradicts, want 3s to 4s", p)
 	}
 	old := s.epoch
 	s.Invalidate()
-	s.observe(old, at, at, header(at))
-	if s.Estimate(at.UnixNano()).Known {
+	s.observe(old, instant, instant, header(instant))
+	if s.Estimate(instant.UnixNano()).Known {
 		t.Error("an answer that was sent for before the jump counts")
 	}
 	see(0)
-	if !s.Estimate(at.UnixNano()).Known {
+	if !s.Estimate(instant.UnixNano()).Known {
 		t.Error("an answer after the jump does not count")
 	}
 	s.Invalidate()
-	s.observe(s.epoch, at, at, "yesterday")
-	if s.Estimate(at.UnixNano()).Known {
+	s.observe(s.epoch, instant, instant, "yesterday")
+	if s.Estimate(instant.UnixNano()).Known {
 		t.Error("a header that cannot be read counts")
 	}
 }
@@ -136,4 +136,4 @@ func TestSkewLearnsFromTransport(t *testing.T) {
 
 var epoch = time.Date(2026, 8, 1, 12, 0, 0, 0, time.UTC)
 
-func header(at time.Time) string { return at.UTC().Format(http.TimeFormat) }
+func header(t time.Time) string { return t.UTC().Format(http.TimeFormat) }

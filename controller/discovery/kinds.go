@@ -49,16 +49,16 @@ func kindsOf(
 	kinds = map[schema.GroupResource]Kind{}
 	without := map[string]bool{}
 	cleanup.Each(groups, lists, func(version schema.GroupVersion, resource *metav1.APIResource) {
-		at := schema.GroupResource{Group: version.Group, Resource: resource.Name}
-		if _, known := kinds[at]; known || skip(version) {
+		groupResource := schema.GroupResource{Group: version.Group, Resource: resource.Name}
+		if _, known := kinds[groupResource]; known || skip(version) {
 			return
 		}
 		if lacksVerb(resource.Verbs) {
-			without[at.String()] = true
+			without[groupResource.String()] = true
 			return
 		}
-		delete(without, at.String())
-		kinds[at] = Kind{GroupVersionKind: version.WithKind(resource.Kind), Resource: resource.Name, ClusterScoped: !resource.Namespaced}
+		delete(without, groupResource.String())
+		kinds[groupResource] = Kind{GroupVersionKind: version.WithKind(resource.Kind), Resource: resource.Name, ClusterScoped: !resource.Namespaced}
 	})
 	return kinds, slices.Sorted(maps.Keys(without))
 }

@@ -217,14 +217,14 @@ func (l *Labels) discover(ctx context.Context) error {
 			served[service.GroupVersion] = service
 		}
 	}
-	kinds, lacking := kindsOf(groups, lists, func(of schema.GroupVersion) bool { return served[of].custom })
-	for at, kind := range kinds {
+	kinds, lacking := kindsOf(groups, lists, func(g schema.GroupVersion) bool { return served[g].custom })
+	for groupResource, kind := range kinds {
 		kind.Aggregated = served[kind.GroupVersion()].aggregated
-		kinds[at] = kind
+		kinds[groupResource] = kind
 	}
-	for at, kind := range l.discovered {
+	for groupResource, kind := range l.discovered {
 		if _, ok := failed[kind.GroupVersion()]; ok {
-			kinds[at] = kind
+			kinds[groupResource] = kind
 		}
 	}
 	if !slices.Equal(lacking, l.lacking) {

@@ -52,7 +52,7 @@ func TestEveryKindIsWatchedOnce(t *testing.T) {
 // A custom kind comes with its definition and goes with it, whatever discovery still says.
 func TestCustomKindsComeAndGo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		at, widget := widgets()
+		groupResource, widget := widgets()
 		e, l := keep(t, func(e *cluster) {
 			service := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"group": "example.com", "version": "v1"}}}
 			service.SetName("v1.example.com")
@@ -63,11 +63,11 @@ func TestCustomKindsComeAndGo(t *testing.T) {
 		after(2 * time.Second)
 		e.expect(t, "configmaps.v1", "secrets.v1", "nodes.v1")
 		for range 2 {
-			e.edit(func() { e.custom[at] = widget })
+			e.edit(func() { e.custom[groupResource] = widget })
 			l.Again()
 			after(2 * time.Second)
 			e.expect(t, "configmaps.v1", "secrets.v1", "nodes.v1", "widgets.v2")
-			e.edit(func() { delete(e.custom, at) })
+			e.edit(func() { delete(e.custom, groupResource) })
 			l.Again()
 			after(2 * time.Second)
 			e.expect(t, "configmaps.v1", "secrets.v1", "nodes.v1")
@@ -76,11 +76,11 @@ func TestCustomKindsComeAndGo(t *testing.T) {
 			t.Errorf("forgot %v", e.forgot)
 		}
 		// It is stored in another version from now on.
-		e.edit(func() { e.custom[at] = widget })
+		e.edit(func() { e.custom[groupResource] = widget })
 		l.Again()
 		after(2 * time.Second)
 		widget.Version = "v3"
-		e.edit(func() { e.custom[at] = widget })
+		e.edit(func() { e.custom[groupResource] = widget })
 		l.Again()
 		after(2 * time.Second)
 		e.expect(t, "configmaps.v1", "secrets.v1", "nodes.v1", "widgets.v3")
@@ -92,9 +92,9 @@ func TestCustomKindsComeAndGo(t *testing.T) {
 // would be collected.
 func TestPropagationOfLabels(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		at, widget := widgets()
+		groupResource, widget := widgets()
 		e, l := keep(t, func(e *cluster) {
-			e.custom[at] = widget
+			e.custom[groupResource] = widget
 			e.unprofiled = errors.New("not listed yet")
 		}, nil)
 		after(2 * time.Second)
@@ -189,12 +189,12 @@ func TestPermissionsComeAndGo(t *testing.T) {
 		if got := count(t, l.source.Skipped); got != 2 || value(t, l.watched) != 1 {
 			t.Errorf("%d kinds are said to be skipped and %v to be watched, want 2 and 1", got, value(t, l.watched))
 		}
-		said, reviews := len(e.lines), e.reviews
+		i, reviews := len(e.lines), e.reviews
 		e.roles.Put(clusterRole("others"))
 		e.bindings.Put(binding("b", "theirs", "yet-others", "another-account"))
 		after(time.Minute)
-		if e.reviews != reviews || len(e.lines) != said {
-			t.Errorf("the role of another account made Curfew ask %d times and log %v, want neither", e.reviews-reviews, e.lines[said:])
+		if e.reviews != reviews || len(e.lines) != i {
+			t.Errorf("the role of another account made Curfew ask %d times and log %v, want neither", e.reviews-reviews, e.lines[i:])
 		}
 		e.edit(func() { e.rules[permission.Nowhere] = everything() })
 		e.roles.Put(clusterRole("curfew-labels"))
@@ -211,7 +211,7 @@ func TestPermissionsComeAndGo(t *testing.T) {
 			t.Errorf("forgot %v: what may not be deleted is not to be tried for ever", e.forgot)
 		}
 		after(time.Hour)
-		lines := e.lines[said:]
+		lines := e.lines[i:]
 		if len(lines) != 2 {
 			t.Errorf("each change is said once, in one line, not:\n%s", strings.Join(lines, "\n"))
 		}

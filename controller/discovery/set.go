@@ -62,19 +62,19 @@ func (s *Set) Apply(ctx context.Context, source *Source, specs []*Spec, seen Cha
 	for _, spec := range specs {
 		wanted[spec.Key] = spec
 	}
-	for key, one := range s.running {
-		if one.source != source {
+	for key, running := range s.running {
+		if running.source != source {
 			continue
 		}
-		if want := wanted[key]; want != nil && want.Version == one.spec.Version {
-			if seen[one.spec.Kind.GroupKind()] > 0 {
-				s.release(one) // The change made no difference to this feed.
+		if want := wanted[key]; want != nil && want.Version == running.spec.Version {
+			if seen[running.spec.Kind.GroupKind()] > 0 {
+				s.release(running) // The change made no difference to this feed.
 			}
 			continue
 		}
 		delete(s.running, key)
-		one.cancel()
-		s.ending = append(s.ending, one)
+		running.cancel()
+		s.ending = append(s.ending, running)
 		s.hold(key, true) // until its successor has started, or what it tracked is forgotten
 	}
 	for key, want := range wanted {
@@ -88,14 +88,14 @@ func (s *Set) Apply(ctx context.Context, source *Source, specs []*Spec, seen Cha
 // one of all namespaces instead of one. The mutex is held.
 func (s *Set) start(ctx context.Context, source *Source, spec *Spec) {
 	ctx, cancel := context.WithCancel(ctx)
-	one := &running{set: s, source: source, spec: spec, cancel: cancel, done: make(chan struct{})}
-	s.running[spec.Key] = one
+	started := &running{set: s, source: source, spec: spec, cancel: cancel, done: make(chan struct{})}
+	s.running[spec.Key] = started
 	for _, other := range s.ending {
 		if other.spec.sameObjects(spec.Key) {
-			one.after = append(one.after, other.done)
+			started.after = append(started.after, other.done)
 		}
 	}
-	go one.run(ctx)
+	go started.run(ctx)
 }
 
 // Run stops all feeds when ctx is done, and returns when they have ended.
@@ -104,13 +104,13 @@ func (s *Set) Run(ctx context.Context) error {
 	s.mu.Lock()
 	s.closed = true
 	all := slices.Clone(s.ending)
-	for _, one := range s.running {
-		one.cancel()
-		all = append(all, one)
+	for _, running := range s.running {
+		running.cancel()
+		all = append(all, running)
 	}
 	s.mu.Unlock()
-	for _, one := range all {
-		<-one.done
+	for _, running := range all {
+		<-running.done
 	}
 	return nil
 }
@@ -120,13 +120,13 @@ func (s *Set) Run(ctx context.Context) error {
 func (s *Set) Rejudge(namespace string, concerns func(*Spec) bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, one := range s.running {
+	for _, running := range s.running {
 		switch {
-		case one.feed == nil || !concerns(one.spec):
+		case running.feed == nil || !concerns(running.spec):
 		case namespace == "":
-			one.feed.RejudgeAll()
+			running.feed.RejudgeAll()
 		default:
-			one.feed.RejudgeNamespace(namespace)
+			running.feed.RejudgeNamespace(namespace)
 		}
 	}
 }
@@ -144,8 +144,8 @@ func (s *Set) RejudgePods(namespace string, job types.UID, labelled bool) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if one := s.running[pods]; one != nil {
-		if feed, ok := one.feed.(interface {
+	if running := s.running[pods]; running != nil {
+		if feed, ok := running.feed.(interface {
 			RejudgePods(string, types.UID, bool)
 		}); ok {
 			feed.RejudgePods(namespace, job, labelled)
@@ -267,8 +267,8 @@ type Changes map[schema.GroupKind]int
 func (s *Set) Outdated(kind schema.GroupKind) {
 	s.mu.Lock()
 	s.changes[kind]++
-	for key, one := range s.running {
-		if key.Purpose == Finish && one.spec.Kind.GroupKind() == kind {
+	for key, running := range s.running {
+		if key.Purpose == Finish && running.spec.Kind.GroupKind() == kind {
 			s.hold(key, true)
 		}
 	}

@@ -40,14 +40,14 @@ type Conditions interface {
 // wanted returns the condition of each paused source, and when a pause of everything starts to
 // show.
 func (p *Pauses) wanted(now time.Time) (want map[Target]metav1.Condition, wait time.Duration) {
-	of := map[Target][]pause{}
+	byTarget := map[Target][]pause{}
 	var all []pause
 	p.mu.Lock()
-	for _, one := range p.open {
-		if one.everything() {
-			all = append(all, one)
-		} else if target := p.targetOf(&one); target.Name != "" {
-			of[target] = append(of[target], one)
+	for _, pause := range p.open {
+		if pause.everything() {
+			all = append(all, pause)
+		} else if target := p.targetOf(&pause); target.Name != "" {
+			byTarget[target] = append(byTarget[target], pause)
 		}
 	}
 	p.mu.Unlock()
@@ -59,12 +59,12 @@ func (p *Pauses) wanted(now time.Time) (want map[Target]metav1.Condition, wait t
 		for _, policies := range []bool{false, true} {
 			for _, name := range p.of(policies).All() {
 				target := Target{Policy: policies, Name: name}
-				of[target] = append(of[target], all...)
+				byTarget[target] = append(byTarget[target], all...)
 			}
 		}
 	}
-	want = make(map[Target]metav1.Condition, len(of))
-	for target, pauses := range of {
+	want = make(map[Target]metav1.Condition, len(byTarget))
+	for target, pauses := range byTarget {
 		want[target] = conditionOf(pauses)
 	}
 	return want, wait

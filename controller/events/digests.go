@@ -126,17 +126,17 @@ func (d *Digests) Flush(ctx context.Context) {
 	d.mu.Unlock()
 	now := d.options.Clock.Now()
 	maps.DeleteFunc(d.events, func(_ digestKey, event *digest) bool { return now.Sub(event.last) > idle })
-	for key, of := range fresh {
-		if err := d.write(ctx, key, of, now); err != nil && ctx.Err() == nil {
+	for key, count := range fresh {
+		if err := d.write(ctx, key, count, now); err != nil && ctx.Err() == nil {
 			d.options.Log.Info("could not write an Event", "source", key.target.Name, "policy", key.target.Policy, "reason", err.Error())
 		}
 	}
 }
 
-func (d *Digests) write(ctx context.Context, key digestKey, of *deletions, now time.Time) error {
+func (d *Digests) write(ctx context.Context, key digestKey, count *deletions, now time.Time) error {
 	events := d.options.Client.Events(key.target.home())
 	if event := d.events[key]; event != nil {
-		message := event.add(key.reason, of, now)
+		message := event.add(key.reason, count, now)
 		patch, err := json.Marshal(map[string]any{"message": message, "count": event.count, "lastTimestamp": metav1.NewTime(now),
 			"metadata": map[string]any{"annotations": event.annotations(key.reason)}})
 		if err != nil {
@@ -151,13 +151,13 @@ func (d *Digests) write(ctx context.Context, key digestKey, of *deletions, now t
 	d.serial++
 	event := &digest{name: fmt.Sprintf("%s.%x-%d", key.target.Name, now.UnixNano(), d.serial), first: now}
 	d.events[key] = event
-	at := metav1.NewTime(now)
-	message := event.add(key.reason, of, now)
+	t := metav1.NewTime(now)
+	message := event.add(key.reason, count, now)
 	_, err := events.Create(ctx, &corev1.Event{
 		ObjectMeta:     metav1.ObjectMeta{Namespace: key.target.home(), Name: event.name, Annotations: event.annotations(key.reason)},
 		InvolvedObject: key.target.reference(d.options.UIDs),
 		Type:           corev1.EventTypeNormal, Reason: key.reason, Action: "Delete", Message: message,
-		FirstTimestamp: at, LastTimestamp: at, Count: 1,
+		FirstTimestamp: t, LastTimestamp: t, Count: 1,
 		Source:              corev1.EventSource{Component: component},
 		ReportingController: component,
 	}, metav1.CreateOptions{})
@@ -225,17 +225,17 @@ func (e *digest) annotations(reason string) map[string]string {
 }
 
 // add counts deletions and returns the text of the Event: these, and how many there were in all.
-func (e *digest) add(reason string, of *deletions, now time.Time) string {
+func (e *digest) add(reason string, count *deletions, now time.Time) string {
 	fresh := 0
-	for _, n := range of.counts {
+	for _, n := range count.counts {
 		fresh += n
 	}
 	e.last = now
 	e.count++
 	e.total += fresh
-	e.records = record.Latest(append(e.records, of.records...))
-	note := of.describe(reason)
-	if fresh > len(of.names) {
+	e.records = record.Latest(append(e.records, count.records...))
+	note := count.describe(reason)
+	if fresh > len(count.names) {
 		note += ", …"
 	}
 	if e.count > 1 {
@@ -247,22 +247,22 @@ func (e *digest) add(reason string, of *deletions, now time.Time) string {
 	return note
 }
 
-func (of *deletions) describe(reason string) string {
+func (d *deletions) describe(reason string) string {
 	verb := "Deleted"
 	if reason == ReasonWouldDelete {
 		verb = "Would delete (dry-run)"
 	}
-	groups := slices.SortedFunc(maps.Keys(of.counts), func(a, b group) int {
-		return cmp.Or(of.counts[b]-of.counts[a], strings.Compare(a.kind, b.kind), strings.Compare(a.trigger, b.trigger))
+	groups := slices.SortedFunc(maps.Keys(d.counts), func(a, b group) int {
+		return cmp.Or(d.counts[b]-d.counts[a], strings.Compare(a.kind, b.kind), strings.Compare(a.trigger, b.trigger))
 	})
 	var parts []string
 	for _, g := range groups[:min(maxKinds, len(groups))] {
-		parts = append(parts, fmt.Sprintf("%d x %s by %s", of.counts[g], g.kind, g.trigger))
+		parts = append(parts, fmt.Sprintf("%d x %s by %s", d.counts[g], g.kind, g.trigger))
 	}
 	if more := len(groups) - maxKinds; more > 0 {
 		parts = append(parts, fmt.Sprintf("%d more kinds", more))
 	}
-	return fmt.Sprintf("%s %s: %s", verb, strings.Join(parts, ", "), strings.Join(of.names, ", "))
+	return fmt.Sprintf("%s %s: %s", verb, strings.Join(parts, ", "), strings.Join(d.names, ", "))
 }
 
 // Target is the object that a notice is about: a Namespace, or a LifecyclePolicy. The zero value is

@@ -79,9 +79,9 @@ func (s *store) all() []string {
 
 func summary(source, kind, trigger string, deleted, dryRun int, names ...string) expire.Summary {
 	resource := schema.GroupVersionResource{Group: "batch", Version: "v1", Resource: strings.ToLower(kind) + "s"}
-	at := time.Date(2026, 12, 24, 12, 0, 0, 0, time.UTC)
+	t := time.Date(2026, 12, 24, 12, 0, 0, 0, time.UTC)
 	return expire.Summary{Source: source, Trigger: trigger, Kind: expire.KindOptions{Type: deletion.Type{Kind: kind, Resource: resource}},
-		Deleted: deleted, DryRun: dryRun, Examples: names, First: at, Last: at.Add(time.Second)}
+		Deleted: deleted, DryRun: dryRun, Examples: names, First: t, Last: t.Add(time.Second)}
 }
 
 // in is a summary of objects of one namespace.
@@ -150,11 +150,11 @@ func TestDigests(t *testing.T) {
 
 // However many kinds and however long names, the text fits.
 func TestDigestOfManyKinds(t *testing.T) {
-	of := &deletions{counts: map[group]int{}, names: []string{strings.Repeat("ä", 800), "b"}}
+	d := &deletions{counts: map[group]int{}, names: []string{strings.Repeat("ä", 800), "b"}}
 	for i := range 40 {
-		of.counts[group{fmt.Sprintf("Kind%d", i), "label"}] = i + 1
+		d.counts[group{fmt.Sprintf("Kind%d", i), "label"}] = i + 1
 	}
-	note := new(digest).add(ReasonDeleted, of, time.Now())
+	note := new(digest).add(ReasonDeleted, d, time.Now())
 	if want := "Deleted 40 x Kind39 by label, 39 x Kind38 by label,"; !strings.HasPrefix(note, want) || !strings.Contains(note, "33 x Kind32 by label, 32 more kinds: ä") {
 		t.Errorf("%s\nwant %s …", note, want)
 	}
@@ -203,8 +203,8 @@ func TestDigestsOfObjects(t *testing.T) {
 		if want := "Deleted 12 x Job by label: " + strings.Join(names, ", ") + ", … (60 since 2026-12-24T12:00:00Z)"; event.Message != want {
 			t.Errorf("%s\nwant %s", event.Message, want)
 		}
-		at := time.Date(2026, 12, 24, 12, 0, 0, 0, time.UTC)
-		want := record.Record{Resource: "jobs.batch", Namespace: "ci", Name: "job-9", Trigger: "label", Source: "object", From: at, To: at.Add(time.Second), Total: 60}
+		instant := time.Date(2026, 12, 24, 12, 0, 0, 0, time.UTC)
+		want := record.Record{Resource: "jobs.batch", Namespace: "ci", Name: "job-9", Trigger: "label", Source: "object", From: instant, To: instant.Add(time.Second), Total: 60}
 		if len(records) != 40 || records[39] != want {
 			t.Errorf("%d records, the last %+v", len(records), records[len(records)-1])
 		}
@@ -226,9 +226,9 @@ func TestDigestsOfInventedPolicies(t *testing.T) {
 		all = append(all, in("tenant", summary(fmt.Sprintf("policy/p%d", i), "ConfigMap", "label", 1, 0, fmt.Sprintf("tenant/%d", i))))
 	}
 	digests.Add(all)
-	for _, of := range digests.fresh {
-		if len(of.records) > 40 || len(of.names) > examples {
-			t.Errorf("%d records and %d names wait to be written", len(of.records), len(of.names))
+	for _, deletions := range digests.fresh {
+		if len(deletions.records) > 40 || len(deletions.names) > examples {
+			t.Errorf("%d records and %d names wait to be written", len(deletions.records), len(deletions.names))
 		}
 	}
 	digests.Flush(t.Context())

@@ -80,12 +80,12 @@ func TestFailures(t *testing.T) {
 		<-time.After(time.Minute)
 		cancel()
 		synctest.Wait()
-		said := ": was active for 2s, longer than its deadline of 1s"
+		output := ": was active for 2s, longer than its deadline of 1s"
 		want := []string{
-			"DeadlineExceeded g/v1 Run/cluster uid-cluster x1" + said,
-			"DeadlineExceeded g/v1 Run/" + strings.Repeat("long", 63) + " uid-" + strings.Repeat("long", 63) + " x1" + said,
-			"DeadlineExceeded g/v1 Run/plain uid-plain x2" + said,
-			"DeadlineExceeded g/v1 Run/torn uid-torn x1" + said,
+			"DeadlineExceeded g/v1 Run/cluster uid-cluster x1" + output,
+			"DeadlineExceeded g/v1 Run/" + strings.Repeat("long", 63) + " uid-" + strings.Repeat("long", 63) + " x1" + output,
+			"DeadlineExceeded g/v1 Run/plain uid-plain x2" + output,
+			"DeadlineExceeded g/v1 Run/torn uid-torn x1" + output,
 		}
 		if got := api.all(); !slices.Equal(got, want) {
 			t.Errorf("there are\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))

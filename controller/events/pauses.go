@@ -68,8 +68,8 @@ type pause struct {
 }
 
 // targetOf is the object behind the source of a pause.
-func (p *Pauses) targetOf(of *pause) Target {
-	target := p.options.UIDs.targetOf(of.Source, of.Namespace)
+func (p *Pauses) targetOf(held *pause) Target {
+	target := p.options.UIDs.targetOf(held.Source, held.Namespace)
 	target.Inside = false
 	return target
 }
@@ -87,10 +87,10 @@ func NewPauses(options PauseOptions) *Pauses {
 
 // Breaker takes the beginning or the end of a pause. It does not block.
 func (p *Pauses) Breaker(e expire.BreakerEvent) {
-	one := pause{e, p.options.Clock.Now()}
+	begun := pause{e, p.options.Clock.Now()}
 	target := Target{Name: p.options.Own}
-	if !one.everything() {
-		target = p.targetOf(&one)
+	if !begun.everything() {
+		target = p.targetOf(&begun)
 	}
 	if target.Name != "" {
 		kind, reason := corev1.EventTypeNormal, ReasonResumed
@@ -102,10 +102,10 @@ func (p *Pauses) Breaker(e expire.BreakerEvent) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if old, ok := p.open[e.Scope]; ok {
-		one.began = old.began
+		begun.began = old.began
 	}
 	if e.Open {
-		p.open[e.Scope] = one
+		p.open[e.Scope] = begun
 	} else {
 		delete(p.open, e.Scope)
 	}
@@ -183,9 +183,9 @@ func (p *Pauses) of(policies bool) Conditions {
 func (p *Pauses) Open() (messages []string, everything bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, one := range p.open {
-		messages = append(messages, one.Message)
-		everything = everything || one.everything() && one.Class != "kind"
+	for _, pause := range p.open {
+		messages = append(messages, pause.Message)
+		everything = everything || pause.everything() && pause.Class != "kind"
 	}
 	slices.Sort(messages)
 	return messages, everything

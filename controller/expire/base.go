@@ -43,8 +43,8 @@ type reading struct {
 }
 
 func (e *base) read() reading {
-	at := e.opts.Clock.Now()
-	return reading{at: at, wall: at.UnixNano(), mono: e.opts.monotonic(at)}
+	t := e.opts.Clock.Now()
+	return reading{at: t, wall: t.UnixNano(), mono: e.opts.monotonic(t)}
 }
 
 // publish queues an event. The lock is held.

@@ -12,11 +12,11 @@ func TestObjectThatNeverRests(t *testing.T) {
 	var blocked []BlockedObject
 	w, outcomes, _ := ready(t, func(o *Options) { o.OnBlocked = func(b BlockedObject) { blocked = append(blocked, b) } })
 	w.dueSoon(2, "j", nil)
-	restless, told := true, false
+	restless, ok := true, false
 	w.hook = deleterFunc(func(ctx context.Context, r Request) Response {
 		if x := w.things[r.Name]; restless && r.Name == "j0" {
 			w.changed(x)
-			if told = !told; told {
+			if ok = !ok; ok {
 				w.deliverAll() // now and then the watch is quicker than the answer
 			}
 		}

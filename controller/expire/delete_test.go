@@ -148,18 +148,18 @@ func TestDeleteYields(t *testing.T) {
 		time.Sleep(time.Millisecond)
 		return Response{Code: http.StatusOK}
 	})
-	of := deletes(sender)[0]
+	trigger := deletes(sender)[0]
 	o := Options{MaxConcurrency: 1}
 	for _, name := range []string{"ttl", "cleanup"} {
-		of.Name = name
-		o.Triggers = append(o.Triggers, of)
+		trigger.Name = name
+		o.Triggers = append(o.Triggers, trigger)
 	}
-	run := newLedger(of.Action)
+	run := newLedger(trigger.Action)
 	run.judge = func(o Entry) (Judgement, error) { return Judgement{Verdict: Track, Object: o}, nil }
 	running(t, o, sender, func(t *testing.T, e *Engine) {
 		kinds := map[string]Kind{}
-		for _, of := range o.Triggers {
-			kinds[of.Name] = registered(t, e, KindOptions{Type: jobs, Trigger: of.Name, Judge: keep})
+		for _, each := range o.Triggers {
+			kinds[each.Name] = registered(t, e, KindOptions{Type: jobs, Trigger: each.Name, Judge: keep})
 		}
 		due := time.Now().Add(time.Minute)
 		object := func(trigger string, i int) Entry {

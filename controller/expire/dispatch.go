@@ -139,9 +139,9 @@ func (e *Engine) restOnRules(j *job) {
 }
 
 // dueBy reports whether an entry has to be looked at by an instant.
-func (e *entries) dueBy(at int64) bool {
+func (e *entries) dueBy(nanos int64) bool {
 	next, found, due := e.index.NextWake()
-	return due || found && next <= at
+	return due || found && next <= nanos
 }
 
 // nextTracked returns the next job of a tracked object. Claimed backfill yields to proven backfill
@@ -244,9 +244,9 @@ func (e *Engine) sleepFor(now int64, r reading, ok bool) time.Duration {
 	if !ok {
 		return max(wait, time.Millisecond)
 	}
-	if at, found, _ := e.index.NextWake(); found {
-		sooner(time.Duration(at - now))
-		sooner(time.Duration(at-now) - deletion.Ahead)
+	if nanos, found, _ := e.index.NextWake(); found {
+		sooner(time.Duration(nanos - now))
+		sooner(time.Duration(nanos-now) - deletion.Ahead)
 	}
 	if slot, some := e.index.Chores().Top(); some {
 		sooner(time.Duration(e.index.At(slot).Wake - now))

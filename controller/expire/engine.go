@@ -100,11 +100,11 @@ func (e *Engine) RegisterKind(k KindOptions) (Kind, error) {
 	if len(e.kinds) > 65535 {
 		return 0, errors.New("engine: more than 65535 kinds are registered: restart the controller")
 	}
-	of := e.trafficOf(&k)
+	traffic := e.trafficOf(&k)
 	e.kinds = append(e.kinds, &kindState{
-		opts: &k, trigger: t, traffic: of, enqueued: e.metrics.enqueued.WithLabelValues(t.Name, k.Resource.Group, k.Kind),
+		opts: &k, trigger: t, traffic: traffic, enqueued: e.metrics.enqueued.WithLabelValues(t.Name, k.Resource.Group, k.Kind),
 	})
-	e.index.AddKind(of.number, t.Deletes)
+	e.index.AddKind(traffic.number, t.Deletes)
 	return Kind(len(e.kinds) - 1), nil
 }
 
@@ -150,15 +150,15 @@ func (e *Engine) Hold(k Kind, on bool) {
 	r := e.read()
 	e.mu.Lock()
 	defer e.unlock()
-	of := e.kinds[k]
-	e.forget(&of.last, e.count.Add(1))
-	if of.held && !on {
+	kindState := e.kinds[k]
+	e.forget(&kindState.last, e.count.Add(1))
+	if kindState.held && !on {
 		now, _ := e.guard.now(r)
 		e.rewake(now, func(en *index.Record) bool {
 			return en.Kind == k && en.State == index.Armed && en.Flags&index.FlagParked != 0
 		})
 	}
-	of.held = on
+	kindState.held = on
 }
 
 // Relist is one full list of a kind, page by page. Objects that it does not show are gone. It needs

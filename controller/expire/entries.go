@@ -117,11 +117,11 @@ func (e *entries) apply(o *Entry, now int64, from origin) {
 			// An old state. If a whole list shows it and the object would be due sooner, or has to
 			// be acted on again, then resourceVersions may have gone backwards: judge it live
 			// rather than trust either state (S3).
-			at, dry := index.Nanos(o.Expiry), en.Flags&index.FlagDryRun != 0
-			again := en.State == index.Armed && at < en.Wake || en.State == index.Reported && (at != en.Expiry || o.DryRun != dry)
+			nanos, dry := index.Nanos(o.Expiry), en.Flags&index.FlagDryRun != 0
+			again := en.State == index.Armed && nanos < en.Wake || en.State == index.Reported && (nanos != en.Expiry || o.DryRun != dry)
 			if from == fromRelist && again {
 				en.Flags |= index.FlagLive
-				e.enter(slot, index.Armed, at)
+				e.enter(slot, index.Armed, nanos)
 			}
 			return
 		}
@@ -255,14 +255,14 @@ func (e *entries) Terminating(o Entry, since time.Time) {
 	}
 	en := x.At(slot)
 	en.Gen = e.kinds[en.Kind].gen
-	at := index.Nanos(since.Add(e.opts.StuckAfter))
+	nanos := index.Nanos(since.Add(e.opts.StuckAfter))
 	switch {
 	case en.State == index.InFlight:
 		en.Flags |= index.FlagTerminating
-		en.Wake = at
+		en.Wake = nanos
 	case en.State == index.Terminating && en.Flags&index.FlagStuck != 0:
 	default:
-		e.enter(slot, index.Terminating, at)
+		e.enter(slot, index.Terminating, nanos)
 	}
 }
 
@@ -274,8 +274,8 @@ func (e *entries) countForeign(slot uint32, uid types.UID, since time.Time) {
 	if !t.Deletes || en.Expiry > index.Nanos(since) || en.Flags&index.FlagUnanswered != 0 {
 		return
 	}
-	for _, of := range e.index.All(uid) {
-		if s := e.index.At(of).State; s != index.Armed && s != index.Reported {
+	for _, id := range e.index.All(uid) {
+		if s := e.index.At(id).State; s != index.Armed && s != index.Reported {
 			return
 		}
 	}
@@ -370,11 +370,11 @@ func (e *entries) dropPayload(slot uint32) {
 
 // rewake moves the wake time of waiting entries forward to an instant. It walks the whole index:
 // call it for rare events only.
-func (e *entries) rewake(at int64, which func(en *index.Record) bool) {
+func (e *entries) rewake(nanos int64, which func(en *index.Record) bool) {
 	for c := 0; e.index.Each(c, func(slot uint32, en *index.Record) {
-		if en.Waits() && en.Wake > at && which(en) {
+		if en.Waits() && en.Wake > nanos && which(en) {
 			en.Flags &^= index.FlagParked
-			en.Wake = at
+			en.Wake = nanos
 			e.index.Move(slot)
 		}
 	}); c++ {

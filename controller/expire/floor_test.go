@@ -92,13 +92,13 @@ func TestFloor(t *testing.T) {
 				}
 				e, err := New(options)
 				must(t, err)
-				of := widgets
-				of.Judge = func(ctx context.Context, o Entry) (Judgement, error) {
+				kindOptions := widgets
+				kindOptions.Judge = func(ctx context.Context, o Entry) (Judgement, error) {
 					s.answer(ctx) // the object,
 					s.answer(ctx) // and its namespace
 					return Judgement{Verdict: Track, Object: o, Agrees: func(context.Context) bool { return true }}, ctx.Err()
 				}
-				kind := registered(t, e, of)
+				kind := registered(t, e, kindOptions)
 				all.Go(func() { _ = e.Run(ctx) })
 				began := time.Now()
 				const n = 1000
@@ -120,9 +120,9 @@ func TestFloor(t *testing.T) {
 				}
 				s.mu.Lock()
 				last, worst := began, time.Duration(0)
-				for _, at := range s.sent[:min(n, len(s.sent))] { // In the end, all that are left may have been refused.
-					worst = max(worst, at.Sub(last))
-					last = at
+				for _, instant := range s.sent[:min(n, len(s.sent))] { // In the end, all that are left may have been refused.
+					worst = max(worst, instant.Sub(last))
+					last = instant
 				}
 				t.Logf("%d DELETEs of %d in %s, worst gap %s, limit %d", len(s.sent), s.deleted, time.Since(began), worst, e.conc.Limit())
 				// Nothing is sent faster than the API server answers.

@@ -110,17 +110,17 @@ func uidOf(name string, i int) types.UID { return types.UID(fmt.Sprint(name, "-"
 func (e *Engine) Next() (time.Time, bool) {
 	e.mu.Lock()
 	defer e.unlock()
-	at, found := int64(math.MaxInt64), false
+	nanos, found := int64(math.MaxInt64), false
 	for c := 0; e.index.Each(c, func(_ uint32, en *index.Record) {
 		if en.Waits() {
-			at, found = min(at, en.Wake), true
+			nanos, found = min(nanos, en.Wake), true
 		}
 	}); c++ {
 	}
 	if !found {
 		return time.Time{}, false
 	}
-	return time.Unix(0, at).UTC(), true
+	return time.Unix(0, nanos).UTC(), true
 }
 
 // entryOf returns the record of an object that has one entry, and an empty one if it has none.

@@ -23,11 +23,11 @@ func (e *Engine) pace() int {
 type answers = func(context.Context, Request) Response
 
 // besides runs an engine with Jobs, and with Widgets and other kinds that are answered so.
-func besides(t *testing.T, o Options, answers answers, f func(e *Engine, s *tenants, track func(kind string, n int, at time.Time))) {
+func besides(t *testing.T, o Options, answers answers, f func(e *Engine, s *tenants, track func(kind string, n int, t time.Time))) {
 	t.Helper()
 	s := &tenants{answers: answers, slow: func(r Request) bool { return r.Kind != "Job" }}
 	among(t, o, s, func(e *Engine, track track) {
-		f(e, s, func(kind string, n int, at time.Time) { track(kind, "ci", n, at) })
+		f(e, s, func(kind string, n int, instant time.Time) { track(kind, "ci", n, instant) })
 	})
 }
 

@@ -44,7 +44,7 @@ const (
 )
 
 func (s *summaries) add(k *KindOptions, out *Outcome) {
-	o, result, at := &out.Object, out.Result, out.At
+	o, result, t := &out.Object, out.Result, out.At
 	s.outcomes[result]++
 	if result != Deleted && result != DryRun {
 		return
@@ -60,7 +60,7 @@ func (s *summaries) add(k *KindOptions, out *Outcome) {
 			sum = s.of[key]
 		}
 		if sum == nil {
-			sum = &Summary{Source: key.source, Trigger: out.Trigger, Kind: *k, Namespace: o.Namespace, First: at}
+			sum = &Summary{Source: key.source, Trigger: out.Trigger, Kind: *k, Namespace: o.Namespace, First: t}
 			s.of[key] = sum
 			s.fresh = s.fresh || !s.reported[key]
 		}
@@ -73,7 +73,7 @@ func (s *summaries) add(k *KindOptions, out *Outcome) {
 	if sum.Namespace != o.Namespace {
 		sum.Namespace = ""
 	}
-	sum.Last = at
+	sum.Last = t
 	if len(sum.Examples) < summaryExamples {
 		sum.Examples = append(sum.Examples, nameOf(o))
 	}
@@ -85,9 +85,9 @@ func (s *summaries) due(mono, every time.Duration) bool { return mono-s.last >= 
 func (e *Engine) summarize(r reading) {
 	s := &e.summary
 	s.last = r.mono
-	outcomes, of := s.outcomes, s.of
+	outcomes, summaries := s.outcomes, s.of
 	s.outcomes, s.of, s.reported, s.fresh, s.since = map[Ending]int{}, map[summaryKey]*Summary{}, map[summaryKey]bool{}, false, 0
-	for key := range of {
+	for key := range summaries {
 		s.reported[key] = true
 	}
 	n, late, stuck, limit, held := e.trackedNow(), e.late, e.stuck, e.conc.Limit(), e.guard.held
@@ -99,7 +99,7 @@ func (e *Engine) summarize(r reading) {
 			"alreadyGone", outcomes[AlreadyGone]+outcomes[Unconfirmed], "dryRun", outcomes[DryRun],
 			"conflicts", outcomes[Conflict], "refused", outcomes[Refused], "errors", outcomes[Failed],
 			"throttled", outcomes[Throttled], "tracked", n, "retrying", late, "stuck", stuck, "concurrency", limit, "held", held)
-		e.onSummary(of)
+		e.onSummary(summaries)
 	})
 }
 
@@ -126,12 +126,12 @@ func (e *Engine) summarizeFirst(r reading) {
 	e.note(func() { e.onSummary(first) })
 }
 
-func (e *Engine) onSummary(of map[summaryKey]*Summary) {
-	if e.opts.OnSummary == nil || len(of) == 0 {
+func (e *Engine) onSummary(summaries map[summaryKey]*Summary) {
+	if e.opts.OnSummary == nil || len(summaries) == 0 {
 		return
 	}
-	list := make([]Summary, 0, len(of))
-	for _, sum := range of {
+	list := make([]Summary, 0, len(summaries))
+	for _, sum := range summaries {
 		list = append(list, *sum)
 	}
 	slices.SortFunc(list, func(a, b Summary) int {
@@ -366,8 +366,8 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 		open[classPause], open[classUnread] = view.Count(), min(1, len(view.Unread))
 	}
 	blocked := map[string]int{ReasonConflict: 0, ReasonDeleteRefused: 0, ReasonStopRefused: 0}
-	for _, of := range e.blocked {
-		blocked[of.reason]++
+	for _, blockage := range e.blocked {
+		blocked[blockage.reason]++
 	}
 	stuck, limit, inFlight := e.stuck, e.conc.Limit(), e.inFlight+e.apart
 	e.unlock()

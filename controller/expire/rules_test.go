@@ -81,11 +81,11 @@ func TestRulesChangeWhileItWaits(t *testing.T) {
 // one follows (S3).
 func TestCachesThatHang(t *testing.T) {
 	var judgements atomic.Int32
-	var of *Engine
+	var engine *Engine
 	s := &tenants{slow: func(Request) bool { return false }, change: func(o *Entry) { o.Live = true }}
 	s.judge = func(_ context.Context, o Entry) (Judgement, error) {
 		if judgements.Add(1) == 1 {
-			of.RecheckNamespace("ci")
+			engine.RecheckNamespace("ci")
 		}
 		return Judgement{Verdict: Track, Object: o, Agrees: func(ctx context.Context) bool {
 			<-ctx.Done()
@@ -93,7 +93,7 @@ func TestCachesThatHang(t *testing.T) {
 		}}, nil
 	}
 	among(t, Options{}, s, func(e *Engine, track track) {
-		of = e
+		engine = e
 		start := soon()
 		track("Widget", "ci", 1, start)
 		pass(time.Until(start) + requestTimeout + 5*time.Second)

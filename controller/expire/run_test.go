@@ -33,8 +33,8 @@ func (s *store) Delete(ctx context.Context, r Request) Response {
 	s.mu.Lock()
 	s.running++
 	s.peak = max(s.peak, s.running)
-	if at, ok := s.expiry[r.Name]; ok {
-		s.late = max(s.late, time.Since(at))
+	if t, ok := s.expiry[r.Name]; ok {
+		s.late = max(s.late, time.Since(t))
 	}
 	s.mu.Unlock()
 	select {
@@ -62,12 +62,12 @@ func (s *store) left() int {
 	return len(s.objects)
 }
 
-func (s *store) track(e *Engine, kind Kind, i int, at time.Time) types.UID {
+func (s *store) track(e *Engine, kind Kind, i int, t time.Time) types.UID {
 	name, uid := fmt.Sprintf("j%05d", i), types.UID(fmt.Sprintf("00000000-0000-4000-8000-%012x", i))
 	s.mu.Lock()
-	s.objects[name], s.expiry[name] = "7", at
+	s.objects[name], s.expiry[name] = "7", t
 	s.mu.Unlock()
-	e.Upsert(Entry{Kind: kind, Namespace: "ci", Name: name, UID: uid, ResourceVersion: "7", Expiry: at, Source: "namespace/ci", Backfill: s.backfill})
+	e.Upsert(Entry{Kind: kind, Namespace: "ci", Name: name, UID: uid, ResourceVersion: "7", Expiry: t, Source: "namespace/ci", Backfill: s.backfill})
 	return uid
 }
 
@@ -216,9 +216,9 @@ func TestRunSummary(t *testing.T) {
 		}, funcr.Options{})
 		o.OnSummary = func(s []Summary) { mu.Lock(); defer mu.Unlock(); got = append(got, s...) }
 	}, func(t *testing.T, e *Engine, s *store, kind Kind) {
-		at := time.Now().Add(time.Second)
+		instant := time.Now().Add(time.Second)
 		for i := range 12 {
-			s.track(e, kind, i, at)
+			s.track(e, kind, i, instant)
 		}
 		pass(3 * time.Minute)
 	})

@@ -98,7 +98,7 @@ func (s *tenants) opened(ev BreakerEvent) {
 }
 
 // track tracks n objects of a kind.
-type track func(kind, namespace string, n int, at time.Time)
+type track func(kind, namespace string, n int, t time.Time)
 
 // among runs an engine for them in synthetic time.
 func among(t *testing.T, o Options, s *tenants, f func(e *Engine, track track)) {
@@ -106,7 +106,7 @@ func among(t *testing.T, o Options, s *tenants, f func(e *Engine, track track)) 
 	o.OnBreaker = s.opened
 	running(t, o, s, func(t *testing.T, e *Engine) {
 		kinds, i := map[string]Kind{}, 0
-		f(e, func(kind, namespace string, n int, at time.Time) {
+		f(e, func(kind, namespace string, n int, instant time.Time) {
 			if kinds[kind] == 0 {
 				options := widgets
 				options.Kind, options.Resource.Resource, options.Namespaced = kind, strings.ToLower(kind)+"s", namespace != ""
@@ -120,7 +120,7 @@ func among(t *testing.T, o Options, s *tenants, f func(e *Engine, track track)) 
 				name := fmt.Sprintf("j%05d", i)
 				o := Entry{
 					Kind: kinds[kind], Namespace: namespace, Name: name, UID: uidOf(name, i), ResourceVersion: "7",
-					Expiry: at, Source: "object", Epoch: e.Epoch(),
+					Expiry: instant, Source: "object", Epoch: e.Epoch(),
 				}
 				if s.change != nil {
 					s.change(&o)

@@ -121,8 +121,8 @@ func (w *world) judgeLabel(_ context.Context, o Entry) (Judgement, error) {
 }
 
 // setLabel puts the label on, changes it or, with zero, takes it off.
-func (w *world) setLabel(t *thing, at time.Time) {
-	t.label = at
+func (w *world) setLabel(t *thing, instant time.Time) {
+	t.label = instant
 	w.changed(t)
 }
 

@@ -36,13 +36,13 @@ func (w *world) judged(r Request, t *thing) {
 	if w.skewed {
 		w.referee.Grain = time.Second + time.Second/100 // the Date header's, and what clocks may drift between two of them
 	}
-	one := w.record("delete", t, nil)
-	one.Client, one.Trigger = theEngine, "ttl"
+	record := w.record("delete", t, nil)
+	record.Client, record.Trigger = theEngine, "ttl"
 	if r.Trigger == "label" {
-		one.Trigger = "label"
+		record.Trigger = "label"
 	}
-	one.Preconditions = &metav1.Preconditions{UID: &r.UID, ResourceVersion: &r.ResourceVersion}
-	w.referee.Add(one)
+	record.Preconditions = &metav1.Preconditions{UID: &r.UID, ResourceVersion: &r.ResourceVersion}
+	w.referee.Add(record)
 	w.upheld(w.referee.Judge)
 }
 
@@ -80,23 +80,23 @@ func (w *world) govern() {
 	}
 }
 
-func namespaceRecord(before, after *unstructured.Unstructured, at time.Time) *invariants.Record {
+func namespaceRecord(before, after *unstructured.Unstructured, t time.Time) *invariants.Record {
 	return &invariants.Record{
-		Verb: "update", Resource: "namespaces", Kind: "Namespace", Name: "ns", Code: 200, Before: before, After: after, Sent: at, At: at,
+		Verb: "update", Resource: "namespaces", Kind: "Namespace", Name: "ns", Code: 200, Before: before, After: after, Sent: t, At: t,
 	}
 }
 
 func (w *world) record(verb string, before, after *thing) *invariants.Record {
-	one := &invariants.Record{
+	record := &invariants.Record{
 		Verb: verb, Group: "batch", Resource: "jobs", Kind: "Job", Namespace: "ns", Code: 200, Sent: w.server, At: w.server,
 	}
 	if before != nil {
-		one.Name, one.Before = before.name, before.state()
+		record.Name, record.Before = before.name, before.state()
 	}
 	if after != nil {
-		one.Name, one.After = after.name, after.state()
+		record.Name, record.After = after.name, after.state()
 	}
-	return one
+	return record
 }
 
 // state is the thing as a Job.

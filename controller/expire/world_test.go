@@ -265,9 +265,9 @@ func (w *world) erase(t *thing) {
 
 // object is what a feed makes of a state.
 func (w *world) object(t *thing) Entry {
-	at, _ := w.expiry(t)
+	instant, _ := w.expiry(t)
 	return Entry{
-		Kind: w.kind, Namespace: "ns", Name: t.name, UID: t.uid, ResourceVersion: strconv.FormatUint(t.rv, 10), Expiry: at,
+		Kind: w.kind, Namespace: "ns", Name: t.name, UID: t.uid, ResourceVersion: strconv.FormatUint(t.rv, 10), Expiry: instant,
 		Source: "object", Live: t.ttl == 0 && !w.told,
 		Epoch: w.engine.Epoch(), DryRun: w.around.seen == dryRunBrake,
 	}

@@ -26,9 +26,9 @@ func (f *trigger) agrees(
 		if err != nil {
 			return false
 		}
-		of, err := f.propagation(cached, around)
+		configured, err := f.propagation(cached, around)
 		return err == nil && cached.Action == live.Action && cached.Expiry.Equal(live.Expiry) && cached.Source == live.Source &&
-			of == propagation && cached.DryRun == live.DryRun && cached.Backfill == live.Backfill
+			configured == propagation && cached.DryRun == live.DryRun && cached.Backfill == live.Backfill
 	}
 }
 
@@ -38,6 +38,6 @@ func (f *trigger) propagation(verdict policy.Verdict, around *platform.Context) 
 	if f.kind.Label == "" {
 		return verdict.Propagation, nil
 	}
-	said, err := around.Platform.Propagation(f.Kind())
-	return cmp.Or(verdict.Propagation, said, f.options.Propagation, metav1.DeletePropagationBackground), err
+	propagation, err := around.Platform.Propagation(f.Kind())
+	return cmp.Or(verdict.Propagation, propagation, f.options.Propagation, metav1.DeletePropagationBackground), err
 }

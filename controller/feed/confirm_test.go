@@ -164,8 +164,8 @@ func judgedBy(t *testing.T, w *world, s *silent, confirmed bool) {
 	var all sync.WaitGroup
 	t.Cleanup(func() { cancel(); all.Wait() })
 	platform, err := follow.NewPlatform(follow.Options{Clock: clock.RealClock{}, Log: logr.Discard(), Source: func(resource schema.GroupVersionResource) follow.Source {
-		if of := s.sources[resource.Resource]; of != nil {
-			return silentSource{of, s, resource.Resource}
+		if source := s.sources[resource.Resource]; source != nil {
+			return silentSource{source, s, resource.Resource}
 		}
 		return builders.MakeSource()
 	}})

@@ -29,20 +29,20 @@ func (f *Feed) context(ctx context.Context, facts *policy.Facts, object runtime.
 	if live {
 		from = f.options.Live
 	}
-	of := &platform.Subject{Facts: facts, Runtime: f.kind.Runtime, JSON: func() (map[string]any, error) {
+	subject := &platform.Subject{Facts: facts, Runtime: f.kind.Runtime, JSON: func() (map[string]any, error) {
 		content, err := f.kind.JSON(object)
 		if err != nil {
 			return nil, fmt.Errorf("reading %s %s: %w", f.kind.Profile.Name, name(facts.Namespace, facts.Name), err)
 		}
 		return content, nil
 	}}
-	if of.LabelOnly = f.kind.Label != ""; of.LabelOnly {
+	if subject.LabelOnly = f.kind.Label != ""; subject.LabelOnly {
 		_, whole := object.(*unstructured.Unstructured)
-		of.MetadataOnly = !whole
+		subject.MetadataOnly = !whole
 	} else {
 		from = &tolerant{Source: from, feed: f, facts: facts, live: live}
 	}
-	found, err := platform.ContextOf(ctx, from, of)
+	found, err := platform.ContextOf(ctx, from, subject)
 	switch {
 	case err != nil:
 		return nil, err
@@ -52,8 +52,8 @@ func (f *Feed) context(ctx context.Context, facts *policy.Facts, object runtime.
 	if len(found.Failures) > 0 && f.options.Failed != nil {
 		f.options.Failed(facts.Profile.Kind.Kind+" "+name(facts.Namespace, facts.Name), found.Failures)
 	}
-	if said := found.Runtime; said != nil && said.Err != nil && said.Name == "" {
-		f.log.V(1).Info("kept: cannot determine its runtime", "object", name(facts.Namespace, facts.Name), "reason", said.Err.Error())
+	if runtimePolicy := found.Runtime; runtimePolicy != nil && runtimePolicy.Err != nil && runtimePolicy.Name == "" {
+		f.log.V(1).Info("kept: cannot determine its runtime", "object", name(facts.Namespace, facts.Name), "reason", runtimePolicy.Err.Error())
 	}
 	found.AnnotationsOnly, found.LeaveNative = f.options.AnnotationsOnly, f.options.LeaveNative
 	found.Protected = judging.Protects(f.options.Protect, facts.Namespace)

@@ -140,9 +140,9 @@ func (s plainObjects) Decode(data []byte, defaults *kind, into runtime.Object) (
 	if into == nil {
 		if object, err := decodeObject(data); err == nil {
 			read := &unstructured.Unstructured{Object: object}
-			of := read.GroupVersionKind()
-			if _, list := object["items"]; !list && of.Kind != "" && of != metav1.SchemeGroupVersion.WithKind("Status") && of != statusKind {
-				return read, &of, nil
+			kind := read.GroupVersionKind()
+			if _, list := object["items"]; !list && kind.Kind != "" && kind != metav1.SchemeGroupVersion.WithKind("Status") && kind != statusKind {
+				return read, &kind, nil
 			}
 		}
 	}

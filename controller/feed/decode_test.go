@@ -102,8 +102,8 @@ func TestWatchByLines(t *testing.T) {
 	if err != nil || len(list.Items) != 1 || list.Items[0].GetName() != "a" || list.GetResourceVersion() != "9" {
 		t.Errorf("the list is %v (%v)", list, err)
 	}
-	if one, err := runs.Namespace("ci").Get(t.Context(), "a", metav1.GetOptions{}); err != nil || one.GetName() != "a" {
-		t.Errorf("one is %v (%v)", one, err)
+	if obj, err := runs.Namespace("ci").Get(t.Context(), "a", metav1.GetOptions{}); err != nil || obj.GetName() != "a" {
+		t.Errorf("one is %v (%v)", obj, err)
 	}
 	if _, err := runs.Namespace("ci").Get(t.Context(), "b", metav1.GetOptions{}); !apierrors.IsForbidden(err) || err.Error() != "no" {
 		t.Errorf("a forbidden GET returns %v, want the error \"no\", still recognized as Forbidden", err)

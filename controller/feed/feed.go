@@ -121,11 +121,11 @@ func New(kind Kind, options Options) (*Feed, error) {
 	if len(kind.Triggers) == 0 {
 		return nil, fmt.Errorf("%s is watched for no trigger: this is a bug", kind.Profile.Name)
 	}
-	for _, one := range kind.Triggers {
-		if judging.InfoOf(one.Name).Unfinished {
+	for _, trigger := range kind.Triggers {
+		if judging.InfoOf(trigger.Name).Unfinished {
 			feed.kind.FieldSelector = "" // It is [finishedPods], or none.
 		}
-		if err := feed.register(one); err != nil {
+		if err := feed.register(trigger); err != nil {
 			return nil, err
 		}
 	}
@@ -142,7 +142,7 @@ func New(kind Kind, options Options) (*Feed, error) {
 
 // register makes the kind known to the engine for one trigger.
 func (f *Feed) register(what *Trigger) error {
-	one := &trigger{Feed: f, Trigger: what}
+	added := &trigger{Feed: f, Trigger: what}
 	handle, err := f.options.Engine.RegisterKind(expire.KindOptions{
 		Type: deletion.Type{
 			Resource:    f.resource(),
@@ -154,13 +154,13 @@ func (f *Feed) register(what *Trigger) error {
 		},
 		Trigger: string(what.Name),
 		Scope:   f.kind.scope(),
-		Judge:   one.judgeLive,
+		Judge:   added.judgeLive,
 	})
 	if err != nil {
 		return err
 	}
-	one.handle = handle
-	f.triggers = append(f.triggers, one)
+	added.handle = handle
+	f.triggers = append(f.triggers, added)
 	return nil
 }
 
@@ -177,8 +177,8 @@ func (f *Feed) Kind() schema.GroupKind { return f.kind.Profile.Kind.GroupKind() 
 // Handles are the engine's handles of the kind, one for each trigger.
 func (f *Feed) Handles() []expire.Kind {
 	var out []expire.Kind
-	for _, one := range f.triggers {
-		out = append(out, one.handle)
+	for _, trigger := range f.triggers {
+		out = append(out, trigger.handle)
 	}
 	return out
 }

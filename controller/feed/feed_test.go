@@ -207,8 +207,8 @@ func TestPropagation(t *testing.T) {
 			start(t, w, none(), func(o *Options) {
 				o.Propagation = test.flag
 				if test.policy != "" {
-					of := []*expression.Policy{lifecycle(t, v1alpha1.LifecyclePolicySpec{PropagationPolicy: test.policy})}
-					over(o, func(r *reads) { r.policies = &lagging{cached: of, live: of} })
+					policies := []*expression.Policy{lifecycle(t, v1alpha1.LifecyclePolicySpec{PropagationPolicy: test.policy})}
+					over(o, func(r *reads) { r.policies = &lagging{cached: policies, live: policies} })
 				}
 			})
 			at(5 * time.Second)

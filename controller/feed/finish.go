@@ -95,8 +95,8 @@ func (r *recorder) begin() {
 func (r *recorder) end() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for key, one := range r.of {
-		if one.list < r.list {
+	for key, finish := range r.of {
+		if finish.list < r.list {
 			delete(r.of, key)
 			r.pending.Remove(key)
 		}
@@ -104,8 +104,8 @@ func (r *recorder) end() {
 }
 
 // after reports whether the state that is to be patched is newer than another.
-func (one *finish) after(resourceVersion string) bool {
-	order, err := resourceversion.CompareResourceVersion(one.resourceVersion, resourceVersion)
+func (f *finish) after(resourceVersion string) bool {
+	order, err := resourceversion.CompareResourceVersion(f.resourceVersion, resourceVersion)
 	return err == nil && order > 0
 }
 
@@ -117,7 +117,7 @@ func (r *recorder) forget(uid types.UID) { r.forgetBy(uid, "") }
 func (r *recorder) forgetBy(uid types.UID, resourceVersion string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if one, ok := r.of[string(uid)]; ok && !one.after(resourceVersion) {
+	if finish, ok := r.of[string(uid)]; ok && !finish.after(resourceVersion) {
 		delete(r.of, string(uid))
 		r.pending.Remove(string(uid))
 	}
@@ -128,31 +128,31 @@ func (r *recorder) forgetBy(uid types.UID, resourceVersion string) {
 func (r *recorder) moved(key, resourceVersion string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if one, ok := r.of[key]; ok && one.resourceVersion == resourceVersion {
-		one.resourceVersion = ""
-		r.of[key] = one
+	if finish, ok := r.of[key]; ok && finish.resourceVersion == resourceVersion {
+		finish.resourceVersion = ""
+		r.of[key] = finish
 	}
 }
 
 func (r *recorder) run(ctx context.Context) {
 	r.pending.Work(ctx, func(ctx context.Context, key string) time.Duration {
 		r.mu.Lock()
-		one, known := r.of[key]
+		finish, known := r.of[key]
 		r.mu.Unlock()
-		if !known || one.dry || one.resourceVersion == "" {
+		if !known || finish.dry || finish.resourceVersion == "" {
 			return 0
 		}
-		switch err := r.write(ctx, one); {
+		switch err := r.write(ctx, finish); {
 		case err == nil, apierrors.IsNotFound(err):
-			r.forget(one.uid)
+			r.forget(finish.uid)
 		case apierrors.IsConflict(err):
 			// The object moved: its next event brings it back, with the instant that is kept here.
-			r.moved(key, one.resourceVersion)
+			r.moved(key, finish.resourceVersion)
 		case ctx.Err() == nil:
-			r.feed.log.V(1).Info("could not write down a finish time, trying again", "namespace", one.namespace, "name", one.name,
+			r.feed.log.V(1).Info("could not write down a finish time, trying again", "namespace", finish.namespace, "name", finish.name,
 				"reason", err.Error())
 			if reports := r.feed.options.Reports; reports != nil && !errors.Is(err, errTime) {
-				reports.kept(r.feed.reference(one.namespace, one.name, one.uid),
+				reports.kept(r.feed.reference(finish.namespace, finish.name, finish.uid),
 					"its finish time cannot be written down, so that its TTL does not begin", errNotWritten, "")
 			}
 			return retryFirst
@@ -177,12 +177,12 @@ func (r *recorder) write(ctx context.Context, job finish) error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", errTime, err)
 	}
-	at := later(now.Add(-max(0, r.feed.options.Clock.Since(job.seen))), job.created)
+	t := later(now.Add(-max(0, r.feed.options.Clock.Since(job.seen))), job.created)
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
 		// The UID keeps a re-created object from getting the old one's finish time (S2).
 		"uid":             job.uid,
 		"resourceVersion": job.resourceVersion,
-		"annotations":     map[string]string{wellknown.AnnotationFinishedAt: roundUp(at).Format(time.RFC3339)},
+		"annotations":     map[string]string{wellknown.AnnotationFinishedAt: roundUp(t).Format(time.RFC3339)},
 	}})
 	if err != nil {
 		return err
@@ -205,6 +205,6 @@ func later(a, b time.Time) time.Time {
 
 // roundUp rounds up to the whole seconds that the annotation holds: rounding down would shorten the
 // object's life (S6).
-func roundUp(at time.Time) time.Time {
-	return at.UTC().Add(time.Second - time.Nanosecond).Truncate(time.Second)
+func roundUp(t time.Time) time.Time {
+	return t.UTC().Add(time.Second - time.Nanosecond).Truncate(time.Second)
 }

@@ -202,8 +202,8 @@ type behind struct {
 	by time.Duration
 }
 
-func (b behind) Now() time.Time                   { return b.RealClock.Now().Add(-b.by) }
-func (b behind) Since(at time.Time) time.Duration { return b.Now().Sub(at) }
+func (b behind) Now() time.Time                  { return b.RealClock.Now().Add(-b.by) }
+func (b behind) Since(t time.Time) time.Duration { return b.Now().Sub(t) }
 
 // Nothing is written in dry-run, be it the controller's or a namespace's. What would be deleted is
 // reported, at its second.

@@ -49,8 +49,8 @@ func (f *Feed) observe(ctx context.Context, object runtime.Object) error {
 }
 
 func (f *Feed) deleted(object metav1.Object) {
-	for _, one := range f.triggers {
-		f.options.Engine.Remove(one.handle, object.GetUID())
+	for _, trigger := range f.triggers {
+		f.options.Engine.Remove(trigger.handle, object.GetUID())
 	}
 	f.finishes.forget(object.GetUID())
 	f.kind.Observer.Forget(object.GetUID())
@@ -67,14 +67,14 @@ func (f *Feed) tell(ctx context.Context, facts *policy.Facts, object runtime.Obj
 	}
 	var around *platform.Context
 	epoch := f.options.Engine.Epoch() // Read before the context: later changes are newer than the judgement.
-	for i, one := range f.triggers {
+	for i, trigger := range f.triggers {
 		to := f.sink(relist, i)
 		switch {
 		case facts.Deleting:
-			to.Terminating(one.object(facts, policy.Verdict{}), facts.DeletingSince)
+			to.Terminating(trigger.object(facts, policy.Verdict{}), facts.DeletingSince)
 			continue
-		case one.Idle != nil && one.Idle(facts):
-			to.Cancel(one.handle, facts.UID, facts.ResourceVersion, epoch)
+		case trigger.Idle != nil && trigger.Idle(facts):
+			to.Cancel(trigger.handle, facts.UID, facts.ResourceVersion, epoch)
 			continue
 		case around == nil:
 			var err error
@@ -82,7 +82,7 @@ func (f *Feed) tell(ctx context.Context, facts *policy.Facts, object runtime.Obj
 				return err
 			}
 		}
-		if err := one.tell(facts, around, object, epoch, to); err != nil {
+		if err := trigger.tell(facts, around, object, epoch, to); err != nil {
 			return err
 		}
 	}

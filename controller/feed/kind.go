@@ -104,17 +104,17 @@ type resourceClient[T, L runtime.Object] interface {
 }
 
 // kindOf is a kind that one client reads.
-func kindOf[T, L runtime.Object, C resourceClient[T, L]](profile *policy.Profile, in func(namespace string) C, namespace string) Kind {
+func kindOf[T, L runtime.Object, C resourceClient[T, L]](profile *policy.Profile, clientIn func(namespace string) C, namespace string) Kind {
 	return Kind{
 		Profile: profile, Namespace: namespace,
 		List: func(ctx context.Context, namespace string, options metav1.ListOptions) (runtime.Object, error) {
-			return in(namespace).List(ctx, options)
+			return clientIn(namespace).List(ctx, options)
 		},
 		Watch: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
-			return in(namespace).Watch(ctx, options)
+			return clientIn(namespace).Watch(ctx, options)
 		},
 		Get: func(ctx context.Context, namespace, name string) (runtime.Object, error) {
-			return in(namespace).Get(ctx, name, metav1.GetOptions{})
+			return clientIn(namespace).Get(ctx, name, metav1.GetOptions{})
 		},
 		Facts: factsOf(profile), JSON: jsonOf(profile),
 	}
@@ -169,13 +169,13 @@ type LabelledKind struct {
 // bounds apply, the object is read whole, once, right before it would be deleted.
 func Labelled(client metadata.Interface, whole dynamic.Interface, kind LabelledKind) Kind {
 	profile := &policy.Profile{Name: kind.Kind.Kind, Kind: kind.Kind, Resource: kind.Resource, ClusterScoped: kind.ClusterScoped}
-	at := kind.Kind.GroupVersion().WithResource(kind.Resource)
-	resource := client.Resource(at)
+	gvr := kind.Kind.GroupVersion().WithResource(kind.Resource)
+	resource := client.Resource(gvr)
 	out := kindOf(profile, func(namespace string) partial { return partial{resource.Namespace(namespace)} }, kind.Namespace)
 	out.Protobuf, out.Aggregated, out.Propagation = kind.Protobuf, kind.Aggregated, kind.Propagation
 	out.Label, out.LabelSelector = wellknown.LabelTTL, wellknown.LabelTTL
 	out.Whole = func(ctx context.Context, namespace, name string) (runtime.Object, error) {
-		return whole.Resource(at).Namespace(namespace).Get(ctx, name, metav1.GetOptions{})
+		return whole.Resource(gvr).Namespace(namespace).Get(ctx, name, metav1.GetOptions{})
 	}
 	if kind.Alias {
 		// A selector cannot ask for one of two keys, so the alias has a watch of its own. An object

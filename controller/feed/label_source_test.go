@@ -51,7 +51,7 @@ func backfilledLabels(t *testing.T, named string, conditions ...v1alpha1.MatchCo
 		s := &timed{store: newStore(), at: map[string]time.Time{}}
 		due := time.Now().Add(10 * time.Second)
 		const label = "10s"
-		of := lifecycle(t, v1alpha1.LifecyclePolicySpec{
+		policy := lifecycle(t, v1alpha1.LifecyclePolicySpec{
 			Match:    v1alpha1.Match{MatchConditions: conditions, Kinds: []v1alpha1.GroupKind{{Kind: "ConfigMap"}}, ObjectSelector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: wellknown.LabelTTL, Operator: metav1.LabelSelectorOpDoesNotExist}}}},
 			Defaults: &v1alpha1.Defaults{TTLLabel: &v1alpha1.LabelValue{Value: new(v1alpha1.LabelTTL(label))}},
 		})
@@ -70,14 +70,14 @@ func backfilledLabels(t *testing.T, named string, conditions ...v1alpha1.MatchCo
 		}
 		sources := map[string]int{}
 		engine, err := expire.New(expire.Options{Triggers: triggers(s), Clock: clock.RealClock{}, BackfillPerMinute: perMinute, OnSummary: func(all []expire.Summary) {
-			for _, one := range all {
-				sources[one.Source] += one.Deleted
+			for _, summary := range all {
+				sources[summary.Source] += summary.Deleted
 			}
 		}})
 		must(t, err)
 		stock(t, s.store, none(), func(o *Options) {
 			o.Engine = engine
-			over(o, func(r *reads) { r.policies = said(of) })
+			over(o, func(r *reads) { r.policies = said(policy) })
 		}, LabelledKind{})
 		at(10 * time.Minute)
 		deleted := func(name string) (out []time.Time) {
@@ -88,14 +88,14 @@ func backfilledLabels(t *testing.T, named string, conditions ...v1alpha1.MatchCo
 			return out
 		}
 		given, forged := deleted("given"), deleted("forged")
-		for _, at := range forged {
-			if at.After(due) && at.Before(given[15]) {
-				t.Errorf("one that is only claimed to be backfilled was deleted at %s, before all that were: %s", at, given[15])
+		for _, instant := range forged {
+			if instant.After(due) && instant.Before(given[15]) {
+				t.Errorf("one that is only claimed to be backfilled was deleted at %s, before all that were: %s", instant, given[15])
 			}
 		}
 		for _, name := range []string{"new", "own", "changed", "blamed"} {
-			for _, at := range deleted(name) {
-				if late := at.Sub(due); late < 0 || late > time.Second {
+			for _, instant := range deleted(name) {
+				if late := instant.Sub(due); late < 0 || late > time.Second {
 					t.Errorf("%s: deleted %s after its expiry", name, late)
 				}
 			}

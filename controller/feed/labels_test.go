@@ -277,7 +277,7 @@ func TestPolicyThatAsksForTheRuntime(t *testing.T) {
 			if row.condition != "" {
 				spec.Match.MatchConditions = []v1alpha1.MatchCondition{{Name: "other", Expression: row.condition}}
 			}
-			s, of := newStore(), labelledRuntime(t)
+			s, runtime := newStore(), labelledRuntime(t)
 			object := config("a", wellknown.LabelTTL, "5m")
 			if row.label != "" {
 				object.Labels["runtime"] = row.label
@@ -287,7 +287,7 @@ func TestPolicyThatAsksForTheRuntime(t *testing.T) {
 				over(o, func(r *reads) {
 					r.policies, r.runtimes = said(lifecycle(t, spec)), runtimes{&lagging{now: row.live, fails: row.fails}}
 					r.profile = func() *expression.Profile {
-						return &expression.Profile{Profile: &policy.Profile{Kind: configMap}, Runtime: of}
+						return &expression.Profile{Profile: &policy.Profile{Kind: configMap}, Runtime: runtime}
 					}
 				})
 			}, LabelledKind{})

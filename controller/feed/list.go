@@ -22,8 +22,8 @@ func (f *Feed) begin(context.Context) error {
 	f.began, f.relist = f.options.Clock.Now(), nil
 	f.finishes.begin()
 	f.kind.Observer.Begin()
-	for _, one := range f.triggers {
-		f.relist = append(f.relist, f.options.Engine.BeginRelist(one.handle))
+	for _, trigger := range f.triggers {
+		f.relist = append(f.relist, f.options.Engine.BeginRelist(trigger.handle))
 	}
 	return nil
 }
@@ -32,9 +32,9 @@ func (f *Feed) begin(context.Context) error {
 // shown.
 func (f *Feed) end(version string) {
 	waiting := 0
-	for _, one := range f.relist {
-		one.End(version)
-		waiting += one.Waiting
+	for _, relist := range f.relist {
+		relist.End(version)
+		waiting += relist.Waiting
 	}
 	seen := f.relist[0].Seen // Each trigger gets every object.
 	f.relist = nil

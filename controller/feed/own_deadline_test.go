@@ -25,7 +25,7 @@ func TestOwnDeadlineWithoutItsRuntime(t *testing.T) {
 		r := newRace(t)
 		over(&r.options, func(r *reads) { r.runtimes = runtimes{&lagging{blind: true, fails: true}} })
 		kind, group := "Recipe", "example.com"
-		of, errs := expression.NewCompiler(10).Profile(&v1alpha1.KindProfile{ObjectMeta: metav1.ObjectMeta{Name: "users"}, Spec: v1alpha1.KindProfileSpec{
+		p, errs := expression.NewCompiler(10).Profile(&v1alpha1.KindProfile{ObjectMeta: metav1.ObjectMeta{Name: "users"}, Spec: v1alpha1.KindProfileSpec{
 			Kind:  v1alpha1.ProfiledKind{Group: "example.com", Version: "v1", Kind: "User", Resource: "users"},
 			State: &v1alpha1.StateExpressions{Finished: "false", FinishTime: "null", Outcome: `"Failed"`},
 			Runtime: &v1alpha1.Runtime{
@@ -37,7 +37,7 @@ func TestOwnDeadlineWithoutItsRuntime(t *testing.T) {
 			t.Fatal(errs)
 		}
 		profile := runProfile(t)
-		profile.Runtime = of.Runtime
+		profile.Runtime = p.Runtime
 		r.run("a", wellknown.AnnotationActiveDeadline, "10s")
 		r.run("b")
 		r.follow(profile)

@@ -136,13 +136,13 @@ func TestClaimThatFitsManyStatefulSets(t *testing.T) {
 	claims := schema.GroupVersionKind{Version: "v1", Kind: "PersistentVolumeClaim"}
 	for label, there := range map[string]bool{"1m": true, "1h": false} {
 		synctest.Test(t, func(t *testing.T) {
-			s, of := newStore(), &counted{claimTemplates: claimTemplates{"a-a": label, "web": "1m"}}
+			s, c := newStore(), &counted{claimTemplates: claimTemplates{"a-a": label, "web": "1m"}}
 			name := strings.Repeat("a-", 31) + "0"
 			s.put(config(name, wellknown.LabelTTL, "1m"))
-			stock(t, s, none(), func(options *Options) { options.Owners = of }, LabelledKind{Kind: claims, Resource: "persistentvolumeclaims"})
+			stock(t, s, none(), func(options *Options) { options.Owners = c }, LabelledKind{Kind: claims, Resource: "persistentvolumeclaims"})
 			at(2 * time.Minute)
 			expectOn(t, s, "ci/"+name, there)
-			if n := of.reads.Load(); n == 0 || n > 2 {
+			if n := c.reads.Load(); n == 0 || n > 2 {
 				t.Errorf("%d StatefulSets were read, want the one that exists", n)
 			}
 		})
@@ -163,8 +163,8 @@ func TestClaimOfAStatefulSet(t *testing.T) {
 		inBubble(t, name, func(t *testing.T) {
 			s := newStore()
 			s.put(config(name, wellknown.LabelTTL, "1m"))
-			of := claimTemplates{"web": "1m", "my-web": "1m", "other": "1h"}
-			stock(t, s, none(), func(options *Options) { options.Owners = of }, LabelledKind{Kind: claims, Resource: "persistentvolumeclaims"})
+			templates := claimTemplates{"web": "1m", "my-web": "1m", "other": "1h"}
+			stock(t, s, none(), func(options *Options) { options.Owners = templates }, LabelledKind{Kind: claims, Resource: "persistentvolumeclaims"})
 			at(2 * time.Minute)
 			expectOn(t, s, "ci/"+name, there)
 		})

@@ -72,12 +72,12 @@ func TestPropagationIsReadLiveForLabels(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStore()
 		s.put(config("a", wellknown.LabelTTL, "2m"))
-		said, policies := metav1.DeletePropagationOrphan, &lagging{}
+		propagation, policies := metav1.DeletePropagationOrphan, &lagging{}
 		feeds, _ := stock(t, s, none(), func(o *Options) {
 			over(o, func(r *reads) {
 				r.policies = policies
 				r.profile = func() *expression.Profile {
-					return &expression.Profile{Profile: &policy.Profile{Kind: configMap}, Propagation: said}
+					return &expression.Profile{Profile: &policy.Profile{Kind: configMap}, Propagation: propagation}
 				}
 			})
 		}, LabelledKind{Propagation: metav1.DeletePropagationForeground})
@@ -91,13 +91,13 @@ func TestPropagationIsReadLiveForLabels(t *testing.T) {
 		expect(metav1.DeletePropagationOrphan)
 		policies.live = []*expression.Policy{lifecycle(t, v1alpha1.LifecyclePolicySpec{PropagationPolicy: metav1.DeletePropagationForeground})}
 		expect(metav1.DeletePropagationForeground)
-		policies.live, said = nil, "" // The profile leaves it to the flag now, which says nothing.
+		policies.live, propagation = nil, "" // The profile leaves it to the flag now, which says nothing.
 		expect(metav1.DeletePropagationBackground)
 		judged, err := feeds[0].Judge(t.Context(), expire.Entry{Namespace: "ci", Name: "a"})
 		if err != nil || !judged.Agrees(t.Context()) {
 			t.Errorf("the caches do not agree with the live judgement, %v", err)
 		}
-		said = metav1.DeletePropagationOrphan // The profile changes during a live judgement.
+		propagation = metav1.DeletePropagationOrphan // The profile changes during a live judgement.
 		if judged.Agrees(t.Context()) {
 			t.Error("the caches agree with a live judgement by the old profile")
 		}

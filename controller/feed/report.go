@@ -130,16 +130,16 @@ func referenceOf(object *expire.Entry, kind *expire.KindOptions) *corev1.ObjectR
 
 // say writes an Event on the object, unless the same was reported lately or too much is reported
 // now.
-func (r *Reports) say(of report) manner {
-	how := r.budget.admit(&of, r.clock.Now())
+func (r *Reports) say(event report) manner {
+	how := r.budget.admit(&event, r.clock.Now())
 	if how == reportedAlone {
-		r.write(&of)
+		r.write(&event)
 	}
 	return how
 }
 
-func (r *Reports) write(of *report) {
-	r.events.Eventf(of.on, nil, corev1.EventTypeWarning, of.reason, of.action, "%s", cut(of.text))
+func (r *Reports) write(event *report) {
+	r.events.Eventf(event.on, nil, corev1.EventTypeWarning, event.reason, event.action, "%s", cut(event.text))
 }
 
 // Run writes, once a minute, the Events that objects share, until ctx is done.
@@ -160,19 +160,19 @@ func (r *Reports) Run(ctx context.Context) error {
 func (r *Reports) flush() {
 	shared, unnamed := r.budget.take()
 	for i := range shared {
-		of := &shared[i]
-		on := &of.example // a cluster-scoped object has no Namespace
-		if namespace := of.example.Namespace; namespace != "" {
+		sharedEvent := &shared[i]
+		on := &sharedEvent.example // a cluster-scoped object has no Namespace
+		if namespace := sharedEvent.example.Namespace; namespace != "" {
 			on = &corev1.ObjectReference{APIVersion: "v1", Kind: "Namespace", Name: namespace}
 			if r.UID != nil {
 				on.UID = r.UID(namespace)
 			}
 		}
-		names := strings.Join(of.names, ", ")
-		text := fmt.Sprintf("%d x %s without an Event of their own: %s: %s: %s", of.count, of.kind, of.what, names, of.text)
-		r.write(&report{on: on, reason: of.reason, action: of.action, text: text})
-		r.log.Info("more objects are reported than have Events of their own", "namespace", of.example.Namespace,
-			"kind", of.kind, "because", of.what, "objects", of.count)
+		names := strings.Join(sharedEvent.names, ", ")
+		text := fmt.Sprintf("%d x %s without an Event of their own: %s: %s: %s", sharedEvent.count, sharedEvent.kind, sharedEvent.what, names, sharedEvent.text)
+		r.write(&report{on: on, reason: sharedEvent.reason, action: sharedEvent.action, text: text})
+		r.log.Info("more objects are reported than have Events of their own", "namespace", sharedEvent.example.Namespace,
+			"kind", sharedEvent.kind, "because", sharedEvent.what, "objects", sharedEvent.count)
 	}
 	if unnamed > 0 {
 		r.log.Info("more objects are reported than have Events of their own", "objects", unnamed)
@@ -273,52 +273,52 @@ func newEventBudget() *eventBudget {
 }
 
 // admit decides how a report is made.
-func (b *eventBudget) admit(of *report, now time.Time) manner {
+func (b *eventBudget) admit(event *report, now time.Time) manner {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.before(of, now) {
+	if b.before(event, now) {
 		return reportedBefore
 	}
 	b.tokens = min(burst, b.tokens+perSecond*max(0, now.Sub(b.filled).Seconds()))
 	b.filled = now
-	if namespace := of.on.Namespace; b.tokens >= 1 && b.alone[namespace] < maxAlone {
+	if namespace := event.on.Namespace; b.tokens >= 1 && b.alone[namespace] < maxAlone {
 		b.tokens--
 		b.alone[namespace]++
 		return reportedAlone
 	}
-	key := group{of.on.Namespace, of.on.APIVersion, of.on.Kind, of.reason, of.what}
-	one := b.groups[key]
+	key := group{event.on.Namespace, event.on.APIVersion, event.on.Kind, event.reason, event.what}
+	shared := b.groups[key]
 	switch {
-	case one != nil:
+	case shared != nil:
 	case len(b.groups) < maxGroups:
-		one = &sharedEvent{group: key, action: of.action, text: cut(of.text), example: *of.on}
-		b.groups[key] = one
+		shared = &sharedEvent{group: key, action: event.action, text: cut(event.text), example: *event.on}
+		b.groups[key] = shared
 		b.order = append(b.order, key)
 	default:
 		b.unnamed++
 		return reportedTogether
 	}
-	one.count++
-	if len(one.names) < maxNames {
-		one.names = append(one.names, of.on.Name)
+	shared.count++
+	if len(shared.names) < maxNames {
+		shared.names = append(shared.names, event.on.Name)
 	}
 	return reportedTogether
 }
 
 // before reports whether the same was reported on the object lately, and remembers this report.
-func (b *eventBudget) before(of *report, now time.Time) bool {
+func (b *eventBudget) before(event *report, now time.Time) bool {
 	var h maphash.Hash
 	h.SetSeed(b.seed)
-	for _, part := range []string{string(of.on.UID), of.reason, of.text} {
+	for _, part := range []string{string(event.on.UID), event.reason, event.text} {
 		_, _ = h.WriteString(part) // It never fails.
 		_ = h.WriteByte(0)
 	}
 	key := h.Sum64()
-	at, ok := b.recent[key]
+	t, ok := b.recent[key]
 	if !ok {
-		at, ok = b.earlier[key]
+		t, ok = b.earlier[key]
 	}
-	if since := now.Sub(at); ok && since >= 0 && since < repeatAfter {
+	if since := now.Sub(t); ok && since >= 0 && since < repeatAfter {
 		return true
 	}
 	if len(b.recent) >= maxRemembered {

@@ -92,9 +92,9 @@ func (f *Feed) keeps(namespace, name, why string) {
 // native field.
 func TestDryRunThatDoesNotHold(t *testing.T) {
 	f, out, _ := keptFeed(t)
-	at := time.Date(2026, 12, 24, 12, 0, 0, 0, time.UTC)
+	instant := time.Date(2026, 12, 24, 12, 0, 0, 0, time.UTC)
 	facts := func(ttl lifetime.NativeField) *policy.Facts {
-		return &policy.Facts{Profile: policy.JobProfile, Namespace: "ci", Name: "a", UID: "u", NativeTTL: ttl, State: policy.State{Finished: true, FinishTime: at}}
+		return &policy.Facts{Profile: policy.JobProfile, Namespace: "ci", Name: "a", UID: "u", NativeTTL: ttl, State: policy.State{Finished: true, FinishTime: instant}}
 	}
 	held := policy.Verdict{Action: policy.Wait, Trigger: policy.TriggerTTL, Source: lifetime.Source{Level: lifetime.LevelPolicy, Name: "trial"}, DryRun: true}
 	native := lifetime.NativeField{Set: true, Seconds: 3600}

@@ -95,10 +95,10 @@ func stock(t *testing.T, s *store, n *namespaces, change func(*Options), kinds .
 		}
 		kind := Labelled(nothing{}, nil, labelled)
 		kind.List, kind.Watch, kind.Get, kind.Whole = s.list, s.watch, s.get, s.whole
-		one, err := New(kind, options)
+		feed, err := New(kind, options)
 		must(t, err)
-		feeds = append(feeds, one)
-		running(t, one.Run, s.cut)
+		feeds = append(feeds, feed)
+		running(t, feed.Run, s.cut)
 	}
 	return feeds, options.Engine
 }

@@ -24,14 +24,14 @@ import (
 func TestWatchThatIsForbidden(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
-		var told atomic.Int32
-		start(t, w, none(), func(o *Options) { o.Forbidden = func() { told.Add(1) } })
+		var i atomic.Int32
+		start(t, w, none(), func(o *Options) { o.Forbidden = func() { i.Add(1) } })
 		at(time.Minute)
 		w.deafen(apierrors.NewForbidden(batchv1.Resource("jobs"), "", errors.New("no")))
 		w.locked(func() { w.watches = nil })
 		w.cut()
 		at(time.Minute)
-		if told.Load() == 0 {
+		if i.Load() == 0 {
 			t.Error("the feed reported no change, want one")
 		}
 		w.deafen(nil)

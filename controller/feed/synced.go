@@ -72,12 +72,12 @@ func (c *SyncedMetric) change() {
 // Incomplete returns the kinds whose objects are not all known, with the time since when.
 func (c *SyncedMetric) Incomplete() map[schema.GroupKind]time.Time {
 	out := map[schema.GroupKind]time.Time{}
-	for of, since := range c.since() {
+	for series, since := range c.since() {
 		if since.IsZero() {
 			continue
 		}
-		if other, ok := out[of.kind]; !ok || since.Before(other) {
-			out[of.kind] = since
+		if other, ok := out[series.kind]; !ok || since.Before(other) {
+			out[series.kind] = since
 		}
 	}
 	return out
@@ -90,8 +90,8 @@ func (c *SyncedMetric) since() map[series]time.Time {
 	out := map[series]time.Time{}
 	for f := range c.feeds {
 		since := f.follower.IncompleteSince()
-		for _, one := range f.triggers {
-			key := series{f.Kind(), string(one.Name)}
+		for _, trigger := range f.triggers {
+			key := series{f.Kind(), string(trigger.Name)}
 			other, ok := out[key]
 			if !ok || other.IsZero() || !since.IsZero() && since.Before(other) {
 				out[key] = since
@@ -109,12 +109,12 @@ func (c *SyncedMetric) Describe(ch chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector.
 func (c *SyncedMetric) Collect(ch chan<- prometheus.Metric) {
-	for of, since := range c.since() {
+	for series, since := range c.since() {
 		synced, age := 1.0, 0.0
 		if !since.IsZero() {
 			synced, age = 0, max(0, c.clock.Since(since).Seconds())
 		}
-		ch <- prometheus.MustNewConstMetric(c.synced, prometheus.GaugeValue, synced, of.kind.Group, of.kind.Kind, of.purpose)
-		ch <- prometheus.MustNewConstMetric(c.age, prometheus.GaugeValue, age, of.kind.Group, of.kind.Kind, of.purpose)
+		ch <- prometheus.MustNewConstMetric(c.synced, prometheus.GaugeValue, synced, series.kind.Group, series.kind.Kind, series.purpose)
+		ch <- prometheus.MustNewConstMetric(c.age, prometheus.GaugeValue, age, series.kind.Group, series.kind.Kind, series.purpose)
 	}
 }

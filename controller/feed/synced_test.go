@@ -75,9 +75,9 @@ func TestSyncedMetric(t *testing.T) {
 			if label != "" {
 				kind.Triggers = []*Trigger{labelled(label)}
 			}
-			one, err := New(kind, Options{Engine: engine, Cached: &reads{namespaces: none()}, Live: &reads{namespaces: none(), live: true}, Clock: clock.RealClock{}, Log: logr.Discard(), Synced: synced})
+			feed, err := New(kind, Options{Engine: engine, Cached: &reads{namespaces: none()}, Live: &reads{namespaces: none(), live: true}, Clock: clock.RealClock{}, Log: logr.Discard(), Synced: synced})
 			must(t, err)
-			return running(t, one.Run, w.cut)
+			return running(t, feed.Run, w.cut)
 		}
 		expect("before anything runs")
 		run(ttl, "", "")

@@ -117,26 +117,26 @@ func (r *track) forbid(err error) {
 
 // patch applies a JSON Patch to the status.
 func (r *track) patch(action clienttesting.Action) (bool, runtime.Object, error) {
-	of := action.(clienttesting.PatchAction)
+	patchAction := action.(clienttesting.PatchAction)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	o := r.objects["ci/"+of.GetName()]
+	o := r.objects["ci/"+patchAction.GetName()]
 	if o == nil {
-		return true, nil, apierrors.NewNotFound(schema.GroupResource{Resource: "runs"}, of.GetName())
+		return true, nil, apierrors.NewNotFound(schema.GroupResource{Resource: "runs"}, patchAction.GetName())
 	}
 	before, err := o.MarshalJSON()
 	if err != nil {
 		return true, nil, err
 	}
-	patch, err := jsonpatch.DecodePatch(of.GetPatch())
+	patch, err := jsonpatch.DecodePatch(patchAction.GetPatch())
 	if err != nil {
 		return true, nil, err
 	}
 	after, err := patch.Apply(before)
 	if err != nil {
-		return true, nil, apierrors.NewInvalid(schema.GroupKind{Kind: "Run"}, of.GetName(), nil)
+		return true, nil, apierrors.NewInvalid(schema.GroupKind{Kind: "Run"}, patchAction.GetName(), nil)
 	}
-	r.marks = append(r.marks, of.GetName()+"@"+o.GetResourceVersion())
+	r.marks = append(r.marks, patchAction.GetName()+"@"+o.GetResourceVersion())
 	written := &unstructured.Unstructured{}
 	if err := written.UnmarshalJSON(after); err != nil {
 		return true, nil, err

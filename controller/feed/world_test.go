@@ -103,21 +103,21 @@ func (w *world) patch(_ context.Context, namespace, name string, _ types.PatchTy
 	if !w.writes {
 		return nil
 	}
-	var said struct {
+	var row struct {
 		Metadata struct {
 			ResourceVersion string
 			Annotations     map[string]string
 		}
 	}
-	if err := json.Unmarshal(patch, &said); err != nil {
+	if err := json.Unmarshal(patch, &row); err != nil {
 		return err
 	}
 	job := w.objects[namespace+"/"+name].DeepCopy()
-	if job.ResourceVersion != said.Metadata.ResourceVersion {
+	if job.ResourceVersion != row.Metadata.ResourceVersion {
 		return apierrors.NewConflict(batchv1.Resource("jobs"), name, fmt.Errorf("changed"))
 	}
 	before := job.DeepCopy()
-	for key, value := range said.Metadata.Annotations {
+	for key, value := range row.Metadata.Annotations {
 		metav1.SetMetaDataAnnotation(&job.ObjectMeta, key, value)
 	}
 	if !maps.Equal(before.Annotations, job.Annotations) {

@@ -82,7 +82,7 @@ func NewRules(
 		Name: "curfew_silent_watches_total",
 		Help: "How often a consistent LIST showed rules that an open watch had not reported. They are read again, and the watch is restarted.",
 	}, []string{"resource"})}
-	own := func(resource string, copied *versions, restart func(), of func(*rules) *listing) *ruleKind {
+	own := func(resource string, copied *versions, restart func(), listingOf func(*rules) *listing) *ruleKind {
 		resource += "." + v1alpha1.GroupVersion.Group
 		return &ruleKind{resource: resource, versions: copied, catchUp: func(context.Context, *listing) { restart() },
 			list: func(ctx context.Context) (*listing, error) {
@@ -90,7 +90,7 @@ func NewRules(
 				if err != nil {
 					return nil, err
 				}
-				return of(read), nil
+				return listingOf(read), nil
 			}}
 	}
 	policies, profiles := platform.Policies.mirror, platform.Profiles.mirror
@@ -126,13 +126,13 @@ func (r *Rules) Want() {
 func (r *Rules) Confirmed() time.Time {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	at := r.kinds[0].confirmed
+	t := r.kinds[0].confirmed
 	for _, k := range r.kinds[1:] {
-		if k.confirmed.Before(at) {
-			at = k.confirmed
+		if k.confirmed.Before(t) {
+			t = k.confirmed
 		}
 	}
-	return at
+	return t
 }
 
 // Run confirms rules at each Want until ctx is done. Nil rules need not be confirmed.
@@ -293,11 +293,11 @@ func (n *Namespaces) raise(read *listing) (gone []*metav1.PartialObjectMetadata)
 	maps.Copy(n.floor, read.have)
 	for name, meta := range n.metas {
 		_, listed := read.have[name]
-		switch mine, at := versionOf(meta.ResourceVersion), versionOf(read.at); {
-		case mine > at && !read.wentBack(): // The watch is ahead of the LIST.
+		switch mine, version := versionOf(meta.ResourceVersion), versionOf(read.at); {
+		case mine > version && !read.wentBack(): // The watch is ahead of the LIST.
 			n.floor[name] = mine
 		case !listed:
-			n.floor[name] = at
+			n.floor[name] = version
 			deleted := meta.DeepCopy()
 			deleted.ResourceVersion = read.at
 			gone = append(gone, deleted)

@@ -62,9 +62,9 @@ func TestVersions(t *testing.T) {
 }
 
 // bare are Namespaces without a cache.
-func bare(of clock.Clock) *Namespaces {
+func bare(clk clock.Clock) *Namespaces {
 	return &Namespaces{
-		clock: of, log: logr.Discard(), known: map[string]*resolution.NamespacePolicy{}, metas: map[string]*metav1.PartialObjectMetadata{},
+		clock: clk, log: logr.Discard(), known: map[string]*resolution.NamespacePolicy{}, metas: map[string]*metav1.PartialObjectMetadata{},
 	}
 }
 

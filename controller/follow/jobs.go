@@ -74,8 +74,8 @@ func (j *Jobs) Begin() {
 // End implements feed.Observer.
 func (j *Jobs) End() {
 	j.mu.Lock()
-	for uid, one := range j.of {
-		if one.list < j.list {
+	for uid, seenJob := range j.of {
+		if seenJob.list < j.list {
 			delete(j.of, uid)
 		}
 	}

@@ -74,9 +74,9 @@ func newTenants(t *testing.T) *tenants {
 // runs follows the runtimes as the store says until it has seen all.
 func (w *tenants) runs(ctx context.Context) {
 	w.follow(ctx, w.store.Snapshot())
-	for _, of := range w.followed {
+	for _, runtimes := range w.followed {
 		for {
-			if _, ok := of.mirror.Get("ml/r9"); ok && of.mirror.Known() == nil {
+			if _, ok := runtimes.mirror.Get("ml/r9"); ok && runtimes.mirror.Known() == nil {
 				break
 			}
 			<-w.changes

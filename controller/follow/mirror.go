@@ -271,10 +271,10 @@ func (v *versions) drop(key, version string) {
 }
 
 // replace takes over what a LIST at a resourceVersion showed.
-func (v *versions) replace(have map[string]uint64, at string) {
+func (v *versions) replace(have map[string]uint64, version string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.have, v.gone, v.at = have, nil, versionOf(at)
+	v.have, v.gone, v.at = have, nil, versionOf(version)
 	v.newest = v.at
 }
 
@@ -285,17 +285,17 @@ func (l *listing) wentBack() bool { return versionOf(l.at) < l.before }
 // lacks returns the key of an object that the copy does not show as the LIST did, or "". A change
 // that the copy learned after the LIST is not lacking.
 func (v *versions) lacks(read *listing) string {
-	at, back := versionOf(read.at), read.wentBack()
+	n, back := versionOf(read.at), read.wentBack()
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	for key, version := range read.have {
 		mine, ok := v.have[key]
-		if ok && mine != version && (mine <= at || back) || !ok && (back || v.gone[key] < version && v.at < at) {
+		if ok && mine != version && (mine <= n || back) || !ok && (back || v.gone[key] < version && v.at < n) {
 			return key
 		}
 	}
 	for key, mine := range v.have {
-		if _, ok := read.have[key]; !ok && (mine <= at || back) {
+		if _, ok := read.have[key]; !ok && (mine <= n || back) {
 			return key
 		}
 	}

@@ -144,11 +144,11 @@ func (u *users) do(t *testing.T, m misuse) {
 
 // stampOf is the status that says since when the defaults of a policy apply: since long ago.
 func stampOf(object *unstructured.Unstructured) map[string]any {
-	of := &v1alpha1.LifecyclePolicy{}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, of); err != nil {
+	p := &v1alpha1.LifecyclePolicy{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, p); err != nil {
 		return nil
 	}
-	stamped := &v1alpha1.LifecyclePolicy{Status: v1alpha1.LifecyclePolicyStatus{Defaults: expression.StampPolicy(of, time.Date(1999, 12, 2, 0, 0, 0, 0, time.UTC))}}
+	stamped := &v1alpha1.LifecyclePolicy{Status: v1alpha1.LifecyclePolicyStatus{Defaults: expression.StampPolicy(p, time.Date(1999, 12, 2, 0, 0, 0, 0, time.UTC))}}
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(stamped)
 	if err != nil {
 		return nil
@@ -216,8 +216,8 @@ func decisions(t *testing.T, p *Platform, source platform.Source) string {
 }
 
 // differences are the lines of two texts that are not the same.
-func differences(one, other string) (out string) {
-	had, has := strings.Split(one, "\n"), strings.Split(other, "\n")
+func differences(name, other string) (out string) {
+	had, has := strings.Split(name, "\n"), strings.Split(other, "\n")
 	for i := range max(len(had), len(has)) {
 		if i >= len(had) || i >= len(has) || had[i] != has[i] {
 			out += "- " + strings.Join(had[min(i, len(had)):min(i+1, len(had))], "") + "\n+ " + strings.Join(has[min(i, len(has)):min(i+1, len(has))], "") + "\n"

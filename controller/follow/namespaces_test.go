@@ -211,24 +211,24 @@ func TestNamespaceCreatedAgain(t *testing.T) {
 			n.clock = now
 			changed := 0
 			n.OnChange(func(string) { changed++ })
-			of := func(name string, annotations, labels map[string]string) *metav1.PartialObjectMetadata {
+			fn := func(name string, annotations, labels map[string]string) *metav1.PartialObjectMetadata {
 				meta := NamespaceMeta()
 				meta.Name, meta.Annotations, meta.Labels = name, annotations, labels
 				return meta
 			}
-			n.observe(of("ci", test.old, nil))
+			n.observe(fn("ci", test.old, nil))
 			rechecked := 0
 			n.OnAdd(func(string) { rechecked++ })
-			n.forget(of("ci", test.old, nil))
+			n.forget(fn("ci", test.old, nil))
 			if test.later > 0 {
 				now.Step(test.later)
-				n.observe(of("other", nil, nil))
-				n.forget(of("other", nil, nil))
+				n.observe(fn("other", nil, nil))
+				n.forget(fn("other", nil, nil))
 				if len(n.gone) != 1 {
 					t.Errorf("%d namespaces that are gone are remembered, want the last alone", len(n.gone))
 				}
 			}
-			n.observe(of("ci", test.new, test.labels))
+			n.observe(fn("ci", test.new, test.labels))
 			if changed != test.want {
 				t.Errorf("told of %d changes, want %d", changed, test.want)
 			}
@@ -286,9 +286,9 @@ func TestStampThatFailsDelaysNoOther(t *testing.T) {
 		running(t, n.Run)
 		put := func(name string) {
 			t.Helper()
-			of := namespace(map[string]string{wellknown.AnnotationDefaultTTL: "1d"}, nil)
-			of.Name = name
-			if err := api.Create(t.Context(), of); err != nil {
+			entry := namespace(map[string]string{wellknown.AnnotationDefaultTTL: "1d"}, nil)
+			entry.Name = name
+			if err := api.Create(t.Context(), entry); err != nil {
 				t.Fatal(err)
 			}
 			meta := NamespaceMeta()
@@ -356,9 +356,9 @@ func TestNamespaceThatIsNewInTheCache(t *testing.T) {
 // A policy that looks at the namespace sees the same in the cache and live: else admission would
 // give an object another TTL than the one by which the controller deletes it.
 func TestNamespacesLookAlike(t *testing.T) {
-	of := namespace(map[string]string{"a": "b"}, map[string]string{"env": "test"})
-	of.UID, of.CreationTimestamp = "uid-ci", metav1.NewTime(noon)
-	n, api := stamped(t, of)
+	entry := namespace(map[string]string{"a": "b"}, map[string]string{"env": "test"})
+	entry.UID, entry.CreationTimestamp = "uid-ci", metav1.NewTime(noon)
+	n, api := stamped(t, entry)
 	version := seen(t, api).ResourceVersion
 	live, err := n.LiveNamespace(t.Context(), "ci")
 	if err != nil {

@@ -206,8 +206,8 @@ func (p *Platform) Served() ([]platform.Served, error) {
 	}
 	out := p.store.Snapshot().Served()
 	for i := range out {
-		if of := out[i].Runtime; of != nil {
-			says, known := p.Runtimes.sets(of)
+		if runtime := out[i].Runtime; runtime != nil {
+			says, known := p.Runtimes.sets(runtime)
 			out[i].RuntimeSets = says || !known
 		}
 	}
@@ -234,12 +234,12 @@ func (p *Platform) RuntimesKnown() bool {
 // unserved reports whether no CustomResourceDefinition serves a resource that the API server
 // answered with 404. While the definitions are watched, the copy here answers. If it shows one that
 // serves the resource, or the watch is down, the API server is asked.
-func (p *Platform) unserved(definitions Source, of schema.GroupVersionResource) func(context.Context) (bool, error) {
-	name, ask := of.GroupResource().String(), unserved(definitions, of)
+func (p *Platform) unserved(definitions Source, resource schema.GroupVersionResource) func(context.Context) (bool, error) {
+	name, ask := resource.GroupResource().String(), unserved(definitions, resource)
 	return func(ctx context.Context) (bool, error) {
 		if p.definitions.Following() {
 			known, ok := p.definitions.Get(name)
-			if _, served := known.Schemas[of.Version]; !ok || !served {
+			if _, served := known.Schemas[resource.Version]; !ok || !served {
 				return true, nil
 			}
 		}
@@ -277,8 +277,8 @@ func (p *Platform) readRules(ctx context.Context) (*rules, error) {
 
 // unserved reports whether no CustomResourceDefinition serves a resource. Without a version, one that
 // may soon serve it counts, too.
-func unserved(definitions Source, of schema.GroupVersionResource) func(context.Context) (bool, error) {
-	name := of.GroupResource().String()
+func unserved(definitions Source, resource schema.GroupVersionResource) func(context.Context) (bool, error) {
+	name := resource.GroupResource().String()
 	return func(ctx context.Context) (bool, error) {
 		options := metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("metadata.name", name).String()}
 		found, err := definitions.List(ctx, options)
@@ -286,8 +286,8 @@ func unserved(definitions Source, of schema.GroupVersionResource) func(context.C
 			return false, err
 		}
 		for i := range found.Items {
-			_, served := readDefinition(&found.Items[i]).Schemas[of.Version]
-			if (served || of.Version == "") && found.Items[i].GetName() == name {
+			_, served := readDefinition(&found.Items[i]).Schemas[resource.Version]
+			if (served || resource.Version == "") && found.Items[i].GetName() == name {
 				return false, nil
 			}
 		}

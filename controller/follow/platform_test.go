@@ -275,7 +275,7 @@ func TestMultiKueueLabelCountsUnlessKueueIsAbsent(t *testing.T) {
 		"… any more":            {change: func(d *source) { d.SetAbsent(true); d.EndWatches() }, want: "counts error", told: 1},
 	} {
 		inBubble(t, name, func(t *testing.T) {
-			definitions, told := newSource(), 0
+			definitions, i := newSource(), 0
 			var from Source = definitions
 			if test.of != nil {
 				from = test.of(definitions)
@@ -284,7 +284,7 @@ func TestMultiKueueLabelCountsUnlessKueueIsAbsent(t *testing.T) {
 				test.before(definitions)
 			}
 			p := platformFrom(t, map[string]Source{definitionResource.Resource: from})
-			p.OnNoKueue = func() { told++ }
+			p.OnNoKueue = func() { i++ }
 			if absent, _ := p.store.Snapshot().WithoutMultiKueue(t.Context(), copied); absent {
 				t.Error("absent before anything is known")
 			}
@@ -317,8 +317,8 @@ func TestMultiKueueLabelCountsUnlessKueueIsAbsent(t *testing.T) {
 			}
 			definitions.Put(ownCRD("others"))
 			after(time.Second)
-			if told != test.told {
-				t.Errorf("told %d times that no copy has to be kept, want %d", told, test.told)
+			if i != test.told {
+				t.Errorf("told %d times that no copy has to be kept, want %d", i, test.told)
 			}
 		})
 	}

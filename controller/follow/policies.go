@@ -163,23 +163,23 @@ func (p *Policies) WriteStatuses(ctx context.Context) error {
 }
 
 // writeStatus has the status of one policy written; nil is one that is gone.
-func (p *Policies) writeStatus(name string, of *compiledPolicy) {
-	if of == nil {
+func (p *Policies) writeStatus(name string, policy *compiledPolicy) {
+	if policy == nil {
 		p.status.Add(name, nil)
 		return
 	}
-	status := &of.object.Status
-	conditions := []metav1.Condition{expression.Ready(of.object.Generation, of.errs, p.failures.of(name, of.object.Generation))}
+	status := &policy.object.Status
+	conditions := []metav1.Condition{expression.Ready(policy.object.Generation, policy.errs, p.failures.of(name, policy.object.Generation))}
 	if paused, ok := p.pauses.of(name); ok {
-		paused.ObservedGeneration = of.object.Generation
+		paused.ObservedGeneration = policy.object.Generation
 		conditions = append(conditions, paused)
 	}
-	if of.requires != nil {
-		conditions = append(conditions, *of.requires)
+	if policy.requires != nil {
+		conditions = append(conditions, *policy.requires)
 	}
 	p.status.Add(name, func(now time.Time) []byte {
-		return p.status.Patch(now, &of.object.ObjectMeta, status.ObservedGeneration, status.Conditions, conditions,
-			status.Defaults, expression.StampPolicy(of.object, now))
+		return p.status.Patch(now, &policy.object.ObjectMeta, status.ObservedGeneration, status.Conditions, conditions,
+			status.Defaults, expression.StampPolicy(policy.object, now))
 	})
 }
 
@@ -205,23 +205,23 @@ const maxFailures = 3
 func (f *failures) add(object string, failed *expression.PolicyError) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	one := f.byPolicy[failed.Policy]
-	if one.generation > failed.Generation {
+	last := f.byPolicy[failed.Policy]
+	if last.generation > failed.Generation {
 		return false
 	}
-	if one.generation < failed.Generation {
-		one = failure{generation: failed.Generation}
+	if last.generation < failed.Generation {
+		last = failure{generation: failed.Generation}
 	}
 	reason := failed.Err.Error()
-	if len(one.errs) == maxFailures || slices.Contains(one.reasons, reason) {
+	if len(last.errs) == maxFailures || slices.Contains(last.reasons, reason) {
 		return false
 	}
-	one.reasons = append(one.reasons, reason)
-	one.errs = append(one.errs, fmt.Errorf("%w (%s, which is kept)", failed.Err, object))
+	last.reasons = append(last.reasons, reason)
+	last.errs = append(last.errs, fmt.Errorf("%w (%s, which is kept)", failed.Err, object))
 	if f.byPolicy == nil {
 		f.byPolicy = map[string]failure{}
 	}
-	f.byPolicy[failed.Policy] = one
+	f.byPolicy[failed.Policy] = last
 	return true
 }
 
@@ -229,8 +229,8 @@ func (f *failures) add(object string, failed *expression.PolicyError) bool {
 func (f *failures) of(policy string, generation int64) []error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if one := f.byPolicy[policy]; one.generation == generation {
-		return slices.Clone(one.errs)
+	if failure := f.byPolicy[policy]; failure.generation == generation {
+		return slices.Clone(failure.errs)
 	}
 	return nil
 }

@@ -191,7 +191,7 @@ func TestPolicyIsStampedByTheServersTime(t *testing.T) {
 		}
 		_, text, _ := strings.Cut(p.patches[0], `"sinceTime":"`)
 		text, _, _ = strings.Cut(text, `"`)
-		if at, err := time.Parse(time.RFC3339, text); err != nil || at.Before(known.Add(ahead)) {
+		if instant, err := time.Parse(time.RFC3339, text); err != nil || instant.Before(known.Add(ahead)) {
 			t.Errorf("stamped %s, %v; want the API server's time, from %s on", text, err, known.Add(ahead))
 		}
 	})

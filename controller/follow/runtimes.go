@@ -133,10 +133,10 @@ func (r *Runtimes) Runtime(ctx context.Context, reference *expression.Reference)
 		key = reference.Namespace + "/" + reference.Name
 	}
 	r.mu.Lock()
-	of := r.followed[resourceOf(reference)]
+	runtimes := r.followed[resourceOf(reference)]
 	r.mu.Unlock()
-	if of != nil && !reference.Whole && of.fields.covers(reference.Fields) {
-		if known, ok := of.mirror.Get(key); ok {
+	if runtimes != nil && !reference.Whole && runtimes.fields.covers(reference.Fields) {
+		if known, ok := runtimes.mirror.Get(key); ok {
 			return known, nil
 		}
 	}
@@ -165,20 +165,20 @@ func resourceOf(reference *expression.Reference) schema.GroupVersionResource {
 }
 
 // sets reports whether some runtime has a deadline or a TTL, as far as the runtimes are known.
-func (r *Runtimes) sets(of *expression.Runtime) (says, known bool) {
+func (r *Runtimes) sets(rt *expression.Runtime) (says, known bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	known = true
-	for _, resource := range of.Resources() {
+	for _, resource := range rt.Resources() {
 		followed := r.followed[resource]
-		if followed == nil || !followed.fields.covers(of.Paths()) {
+		if followed == nil || !followed.fields.covers(rt.Paths()) {
 			known = false
 			continue
 		}
 		all, err := followed.mirror.All()
 		known = known && err == nil
 		for _, runtime := range all {
-			says = says || of.Sets(runtime)
+			says = says || rt.Sets(runtime)
 		}
 	}
 	return says, known
@@ -203,27 +203,27 @@ func (r *Runtimes) follow(ctx context.Context, snapshot *platform.Snapshot) {
 		}
 	}
 	fields := runtimeFields(paths)
-	for resource, of := range r.followed {
-		if !wanted[resource] || !of.fields.covers(fields) {
-			of.cancel()
+	for resource, runtimes := range r.followed {
+		if !wanted[resource] || !runtimes.fields.covers(fields) {
+			runtimes.cancel()
 			delete(r.followed, resource)
 		}
 	}
 	for resource := range wanted {
-		if of := r.followed[resource]; of != nil {
-			of.mirror.Wake()
-			r.stampAll(resource, of)
+		if runtimes := r.followed[resource]; runtimes != nil {
+			runtimes.mirror.Wake()
+			r.stampAll(resource, runtimes)
 			continue
 		}
 		ctx, cancel := context.WithCancel(ctx)
 		source := fewFields{r.source(resource), fields}
-		of := &followedRuntimes{cancel: cancel, fields: fields, mirror: NewMirror(source, func(object *unstructured.Unstructured) map[string]any {
+		added := &followedRuntimes{cancel: cancel, fields: fields, mirror: NewMirror(source, func(object *unstructured.Unstructured) map[string]any {
 			return fields.pick(object.Object)
 		}, r.clock, r.log.WithValues("resource", resource.GroupResource().String()))}
-		of.mirror.Unserved = unserved(r.source(definitionResource), resource)
-		of.mirror.OnChange(r.changedOf(resource))
-		r.followed[resource] = of
-		r.group.Go(func() { of.mirror.Run(ctx) })
+		added.mirror.Unserved = unserved(r.source(definitionResource), resource)
+		added.mirror.OnChange(r.changedOf(resource))
+		r.followed[resource] = added
+		r.group.Go(func() { added.mirror.Run(ctx) })
 	}
 }
 

@@ -140,8 +140,8 @@ func TestRecent(t *testing.T) {
 		expect("a failure", 6, broken, read)
 		broken = nil
 		expect("after a failure", 7, nil, 900*time.Millisecond+read)
-		for i, at := range sent[1:] {
-			if at-sent[i] < time.Second {
+		for i, d := range sent[1:] {
+			if d-sent[i] < time.Second {
 				t.Errorf("sent at %v: want a second between reads", sent)
 			}
 		}

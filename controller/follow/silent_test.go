@@ -61,14 +61,14 @@ func namespaceIn(name, version string) *metav1.PartialObjectMetadata {
 }
 
 // rulesOver are rules with Namespaces that a mute API server has.
-func rulesOver(t *testing.T, of clock.Clock, m *mute) (*Rules, *Namespaces, *prometheus.Registry) {
+func rulesOver(t *testing.T, clk clock.Clock, m *mute) (*Rules, *Namespaces, *prometheus.Registry) {
 	t.Helper()
 	p := platformOver(t, newSource())
 	start(t, p)
-	n := bare(of)
+	n := bare(clk)
 	n.reader, n.cache = m, m
 	registry := prometheus.NewRegistry()
-	rules := NewRules(p, n, of, logr.Discard(), registry)
+	rules := NewRules(p, n, clk, logr.Discard(), registry)
 	return rules, n, registry
 }
 
@@ -80,9 +80,9 @@ func silences(t *testing.T, registry *prometheus.Registry) int {
 		t.Fatal(err)
 	}
 	for _, family := range families {
-		for _, one := range family.GetMetric() {
-			if one.GetLabel()[0].GetValue() == "namespaces" {
-				return int(one.GetCounter().GetValue())
+		for _, metric := range family.GetMetric() {
+			if metric.GetLabel()[0].GetValue() == "namespaces" {
+				return int(metric.GetCounter().GetValue())
 			}
 		}
 	}

@@ -79,14 +79,14 @@ func settled(err error) bool { return err == nil || apierrors.IsConflict(err) ||
 // past admission.
 func (n *Namespaces) stamp(ctx context.Context, name string) error {
 	n.mu.RLock()
-	meta, said := n.metas[name], n.known[name]
+	meta, policy := n.metas[name], n.known[name]
 	n.mu.RUnlock()
 	if meta == nil || meta.DeletionTimestamp != nil {
 		return nil
 	}
 	var now time.Time
 	var unknown error // While the time is not known, the labels are kept in step.
-	if said != nil && said.HasDefaults() {
+	if policy != nil && policy.HasDefaults() {
 		now, unknown = n.serverTime(ctx)
 	}
 	tallied, err := n.counts(&meta.ObjectMeta)
@@ -252,14 +252,14 @@ func (r *Runtimes) pendingRuntime(name string) (schema.GroupVersionResource, *un
 		return schema.GroupVersionResource{}, nil
 	}
 	r.mu.Lock()
-	of := r.followed[*resource]
+	runtimes := r.followed[*resource]
 	r.mu.Unlock()
-	if of == nil {
+	if runtimes == nil {
 		return *resource, nil
 	}
-	content, ok := of.mirror.Get(key)
+	content, ok := runtimes.mirror.Get(key)
 	object := &unstructured.Unstructured{Object: content}
-	if !ok || !of.fields.covers(r.store.Snapshot().Profiles.For(object.GroupVersionKind()).RuntimeTTLs) {
+	if !ok || !runtimes.fields.covers(r.store.Snapshot().Profiles.For(object.GroupVersionKind()).RuntimeTTLs) {
 		return *resource, nil
 	}
 	return *resource, object
@@ -267,8 +267,8 @@ func (r *Runtimes) pendingRuntime(name string) (schema.GroupVersionResource, *un
 
 // stampAll looks at all runtimes of a kind again: the fields in which they have a TTL may be others
 // now.
-func (r *Runtimes) stampAll(resource schema.GroupVersionResource, of *followedRuntimes) {
-	all, err := of.mirror.All()
+func (r *Runtimes) stampAll(resource schema.GroupVersionResource, runtimes *followedRuntimes) {
+	all, err := runtimes.mirror.All()
 	if err != nil {
 		return // Each is looked at once it is known.
 	}

@@ -203,8 +203,8 @@ func (s *Statuses) write(ctx context.Context, name string, patch MakePatch) erro
 func (s *Statuses) reportHeld(written *unstructured.Unstructured) {
 	conditions, _, _ := unstructured.NestedFieldNoCopy(written.Object, "status", "conditions")
 	list, _ := conditions.([]any)
-	for _, one := range list {
-		condition, _ := one.(map[string]any)
+	for _, item := range list {
+		condition, _ := item.(map[string]any)
 		if condition["type"] == v1alpha1.ConditionReady && condition["reason"] == v1alpha1.ReasonNeedsNewerVersion {
 			message, _ := condition["message"].(string)
 			s.held(written, v1alpha1.ReasonNeedsNewerVersion, quote.ShortenTo(message, 1000)) // Events have shorter messages.

@@ -155,10 +155,10 @@ func TestLiveCounterReadsUnseenTallies(t *testing.T) {
 		p := platformFrom(t, map[string]Source{v1alpha1.PodTallies: newSource()})
 		start(t, p)
 		synctest.Wait()
-		of := podTally("ci", "b", 1, 0)
-		_ = unstructured.SetNestedField(of.Object, "never", "spec", "ttlAfterCounted")
+		object := podTally("ci", "b", 1, 0)
+		_ = unstructured.SetNestedField(object.Object, "never", "spec", "ttlAfterCounted")
 		client := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(),
-			map[schema.GroupVersionResource]string{v1alpha1.GroupVersion.WithResource(v1alpha1.PodTallies): "PodTallyList"}, podTally("ci", "a", 1, 0), of)
+			map[schema.GroupVersionResource]string{v1alpha1.GroupVersion.WithResource(v1alpha1.PodTallies): "PodTallyList"}, podTally("ci", "a", 1, 0), object)
 		for by, want := range map[string]bool{"ci/b": true, "ci/gone": false} {
 			pod := policy.FactsOfObject(policy.PodProfile, map[string]any{"metadata": map[string]any{"namespace": "ci", "name": "p", "annotations": map[string]any{wellknown.AnnotationCountedBy: by}}})
 			counter, err := p.Tallies.LiveCounter(t.Context(), client, pod)

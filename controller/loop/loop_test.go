@@ -21,15 +21,15 @@ func TestWorker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		began := time.Now()
-		var at []time.Duration
+		var durations []time.Duration
 		answers := []error{errors.New("first"), errors.New("second"), nil, nil, nil}
 		failed := 0
 		worker := loop.Worker{
 			Clock: clock.RealClock{}, Signal: loop.NewSignal(), Gather: time.Second, Backoff: loop.NewBackoffOf(10*time.Second, time.Minute),
 			Do: func(context.Context) (time.Duration, error) {
-				err := answers[len(at)]
-				at = append(at, time.Since(began))
-				if len(at) == 4 {
+				err := answers[len(durations)]
+				durations = append(durations, time.Since(began))
+				if len(durations) == 4 {
 					return 0, err
 				}
 				return time.Hour, err
@@ -39,8 +39,8 @@ func TestWorker(t *testing.T) {
 		done := make(chan struct{})
 		go func() { worker.Run(ctx); close(done) }()
 		time.Sleep(time.Minute)
-		if len(at) > 0 {
-			t.Fatalf("ran %d times without a signal", len(at))
+		if len(durations) > 0 {
+			t.Fatalf("ran %d times without a signal", len(durations))
 		}
 		for range 10 {
 			worker.Signal.Set()
@@ -51,15 +51,15 @@ func TestWorker(t *testing.T) {
 		time.Sleep(time.Minute)
 		cancel()
 		<-done
-		if len(at) != 5 || failed != 2 {
-			t.Fatalf("ran at %v and reported %d failures, want 5 runs and 2 failures", at, failed)
+		if len(durations) != 5 || failed != 2 {
+			t.Fatalf("ran at %v and reported %d failures, want 5 runs and 2 failures", durations, failed)
 		}
 		for i, want := range [][2]time.Duration{{time.Second, time.Second}, {10 * time.Second, 15 * time.Second}, {20 * time.Second, 30 * time.Second}, {time.Hour, time.Hour}} {
 			before := time.Minute
 			if i > 0 {
-				before = at[i-1]
+				before = durations[i-1]
 			}
-			if wait := at[i] - before; wait < want[0] || wait > want[1] {
+			if wait := durations[i] - before; wait < want[0] || wait > want[1] {
 				t.Errorf("run %d came after %s, want %s to %s", i, wait, want[0], want[1])
 			}
 		}

@@ -148,8 +148,8 @@ func NewCached(clock clock.PassiveClock) *Cached {
 // The reviews have to ask as that account.
 func (c *Cached) LacksIn(ctx context.Context, account string, reviews Reviews, namespace string, needs []Need) (lacks []Need, err error) {
 	for _, need := range needs {
-		of := grant{need, account, namespace}
-		if _, known := c.granted.Get(of); known {
+		key := grant{need, account, namespace}
+		if _, known := c.granted.Get(key); known {
 			continue
 		}
 		missing, err := reviews.LacksIn(ctx, namespace, []Need{need})
@@ -157,7 +157,7 @@ func (c *Cached) LacksIn(ctx context.Context, account string, reviews Reviews, n
 			return nil, err
 		}
 		if len(missing) == 0 {
-			c.granted.Add(of, true, cachedFor)
+			c.granted.Add(key, true, cachedFor)
 		}
 		lacks = append(lacks, missing...)
 	}

@@ -49,8 +49,8 @@ func TestReportIsWrittenWhenItChanges(t *testing.T) {
 			<-time.After(wait)
 			synctest.Wait()
 			data, _, _ := unstructured.NestedStringMap(target.objects[len(target.objects)-1].Object, "data")
-			read, at, ok, err := settings.ReadReport(data)
-			if len(target.objects) != count || read.Tracked != tracked || !ok || err != nil || time.Since(at) > 11*time.Minute || data["dry-run"] != "true" {
+			read, instant, ok, err := settings.ReadReport(data)
+			if len(target.objects) != count || read.Tracked != tracked || !ok || err != nil || time.Since(instant) > 11*time.Minute || data["dry-run"] != "true" {
 				t.Errorf("%s: applied %d times, want %d; %v, %v", when, len(target.objects), count, data, err)
 			}
 		}
@@ -102,24 +102,24 @@ func TestListsAreBounded(t *testing.T) {
 
 // TestFingerprint: the CA bundle does not count, everything else does.
 func TestFingerprint(t *testing.T) {
-	one := admissionv1.MutatingWebhook{Name: "a", ClientConfig: admissionv1.WebhookClientConfig{URL: new("https://x"), CABundle: []byte("ca")}}
-	bundled, other := *one.DeepCopy(), *one.DeepCopy()
+	webhook := admissionv1.MutatingWebhook{Name: "a", ClientConfig: admissionv1.WebhookClientConfig{URL: new("https://x"), CABundle: []byte("ca")}}
+	bundled, other := *webhook.DeepCopy(), *webhook.DeepCopy()
 	bundled.ClientConfig.CABundle = []byte("rotated")
 	other.ClientConfig.URL = new("https://y")
-	of := func(webhooks ...admissionv1.MutatingWebhook) string { return settings.Fingerprint(webhooks) }
-	if got, want := of(bundled), of(one); got != want {
+	fn := func(webhooks ...admissionv1.MutatingWebhook) string { return settings.Fingerprint(webhooks) }
+	if got, want := fn(bundled), fn(webhook); got != want {
 		t.Errorf("with another CA bundle it is %s, want %s still", got, want)
 	}
-	if got := of(other); got == of(one) {
+	if got := fn(other); got == fn(webhook) {
 		t.Errorf("with another URL it is still %s", got)
 	}
-	if got := of(one, one); got == of(one) {
+	if got := fn(webhook, webhook); got == fn(webhook) {
 		t.Errorf("with a second webhook it is still %s", got)
 	}
-	if got := of(); got != settings.NoWebhooks {
+	if got := fn(); got != settings.NoWebhooks {
 		t.Errorf("without webhooks it is %s, want %s", got, settings.NoWebhooks)
 	}
-	if string(one.ClientConfig.CABundle) != "ca" {
+	if string(webhook.ClientConfig.CABundle) != "ca" {
 		t.Error("the webhook was changed")
 	}
 }

@@ -184,8 +184,8 @@ func (i Incomplete) GroupKind() schema.GroupKind {
 
 // IncompleteOf returns the first few kinds, the longest waiting first, and the number of all.
 func IncompleteOf(since map[schema.GroupKind]time.Time) (first []Incomplete, kinds int) {
-	for kind, at := range since {
-		first = append(first, Incomplete{kind.Group, kind.Kind, at.UTC().Truncate(time.Second)})
+	for kind, t := range since {
+		first = append(first, Incomplete{kind.Group, kind.Kind, t.UTC().Truncate(time.Second)})
 	}
 	slices.SortFunc(first, func(a, b Incomplete) int {
 		return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.GroupKind().String(), b.GroupKind().String()))
@@ -219,18 +219,18 @@ func ListOf(names []string) List {
 
 // ReadReport reads the report of a ConfigMap, and when it was written. ok is false where there is
 // none, as before the controller has led for a moment.
-func ReadReport(data map[string]string) (report Report, at time.Time, ok bool, err error) {
+func ReadReport(data map[string]string) (report Report, t time.Time, ok bool, err error) {
 	text, ok := data[ReportKey]
 	if !ok {
-		return report, at, false, nil
+		return report, t, false, nil
 	}
 	if err := json.Unmarshal([]byte(text), &report); err != nil {
-		return report, at, true, fmt.Errorf("key %s: %w", ReportKey, err)
+		return report, t, true, fmt.Errorf("key %s: %w", ReportKey, err)
 	}
-	if at, err = time.Parse(time.RFC3339, data[ReportedAt]); err != nil {
-		return report, at, true, fmt.Errorf("key %s: %w", ReportedAt, err)
+	if t, err = time.Parse(time.RFC3339, data[ReportedAt]); err != nil {
+		return report, t, true, fmt.Errorf("key %s: %w", ReportedAt, err)
 	}
-	return report, at, true, nil
+	return report, t, true, nil
 }
 
 // NoWebhooks is the fingerprint of a configuration that is not needed.

@@ -29,8 +29,8 @@ func (a *applied) Apply(_ context.Context, name string, object *unstructured.Uns
 		return nil, errors.New("not as it should be")
 	}
 	a.objects = append(a.objects, object)
-	if at := len(a.objects) - 1; at < len(a.errs) {
-		return nil, a.errs[at]
+	if i := len(a.objects) - 1; i < len(a.errs) {
+		return nil, a.errs[i]
 	}
 	return object, nil
 }

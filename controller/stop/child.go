@@ -228,13 +228,13 @@ func (s *stopping) deleteChild(ctx context.Context, kind *v1alpha1.Child) (bool,
 		return false, err
 	}
 	// An aggregated API server may serve the kind: a profile does not say.
-	of := deletion.Type{Resource: resourceOf(kind), Kind: kind.Kind, Namespaced: kind.Scope != v1alpha1.ScopeCluster, Aggregated: true}
+	target := deletion.Type{Resource: resourceOf(kind), Kind: kind.Kind, Namespaced: kind.Scope != v1alpha1.ScopeCluster, Aggregated: true}
 	for i := range own {
 		child := &own[i]
 		if spared(child) {
 			continue
 		}
-		pending, err := s.delete(ctx, of, child, s.readChild)
+		pending, err := s.delete(ctx, target, child, s.readChild)
 		if err != nil || pending {
 			return false, err
 		}
@@ -252,12 +252,12 @@ type reader func(ctx context.Context, due *deletion.Due) (*metav1.PartialObjectM
 // that was found below the stopped one (S1, S2). It uses the same action as all deletions of
 // Curfew, so that a tallied Pod is released first. pending reports that --max-deletions-per-minute
 // had no room, or that the action asks for another attempt.
-func (s *stopping) delete(ctx context.Context, of deletion.Type, object metav1.Object, read reader) (pending bool, err error) {
+func (s *stopping) delete(ctx context.Context, target deletion.Type, object metav1.Object, read reader) (pending bool, err error) {
 	if err := s.confirm(ctx); err != nil {
 		return true, err
 	}
 	due := deletion.Due{
-		Type: of, Namespace: object.GetNamespace(), Name: object.GetName(), UID: object.GetUID(),
+		Type: target, Namespace: object.GetNamespace(), Name: object.GetName(), UID: object.GetUID(),
 		Propagation: metav1.DeletePropagationBackground, Expiry: s.due.Expiry, Source: s.due.Source, Trigger: string(policy.TriggerDeadline),
 	}
 	for range maxReads {
@@ -347,11 +347,11 @@ func (s *stopping) deletePods(ctx context.Context) (bool, error) {
 	if err == nil {
 		defer s.pods.forget(s.due.Namespace)
 	}
-	for _, one := range running {
-		if one.deleting {
+	for _, pod := range running {
+		if pod.deleting {
 			continue
 		}
-		meta := &metav1.ObjectMeta{Namespace: s.due.Namespace, Name: one.name, UID: one.uid, OwnerReferences: one.owners}
+		meta := &metav1.ObjectMeta{Namespace: s.due.Namespace, Name: pod.name, UID: pod.uid, OwnerReferences: pod.owners}
 		pending, err := s.delete(ctx, podType, meta, s.readPod)
 		if err != nil || pending {
 			return false, err

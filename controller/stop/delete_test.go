@@ -101,8 +101,8 @@ func TestDeleteAfterAConflict(t *testing.T) {
 	})
 	s.attempt(t)
 	var disproved []int
-	for _, one := range s.deletes {
-		disproved = append(disproved, one.Disproved)
+	for _, each := range s.deletes {
+		disproved = append(disproved, each.Disproved)
 	}
 	if !slices.Equal(disproved, []int{0, 1, 2}) {
 		t.Errorf("disproved %v, want 0, 1, 2", disproved)

@@ -63,10 +63,10 @@ type operation struct {
 // not declare that conditions are keyed by type). It also writes the given fields of the status.
 func (c conditions) patch(uid types.UID, resourceVersion string, condition metav1.Condition, fields map[string]string) ([]byte, error) {
 	write := operation{Op: "add", Path: "/status/conditions/-", Value: condition}
-	at, there := c.at[condition.Type]
+	i, there := c.at[condition.Type]
 	switch {
 	case there:
-		write = operation{Op: "replace", Path: "/status/conditions/" + strconv.Itoa(at), Value: condition}
+		write = operation{Op: "replace", Path: "/status/conditions/" + strconv.Itoa(i), Value: condition}
 	case !c.status:
 		write = operation{Op: "add", Path: "/status", Value: map[string]any{"conditions": []metav1.Condition{condition}}}
 	case !c.list:
@@ -93,12 +93,12 @@ func (s *stopping) mark(ctx context.Context, step v1alpha1.StopStep) (bool, erro
 		s.begun = true
 		return true, nil
 	}
-	at, err := s.options.ServerTime(ctx)
+	t, err := s.options.ServerTime(ctx)
 	if err != nil {
 		return false, err
 	}
 	now := s.options.Clock.Now()
-	condition := s.condition(step, at)
+	condition := s.condition(step, t)
 	patch, err := s.seen.conditions.patch(s.due.UID, s.due.ResourceVersion, condition, step.Status)
 	if err != nil {
 		return false, err

@@ -107,31 +107,31 @@ func (x *podIndex) below(
 	ctx context.Context, namespace string, uid types.UID, created time.Time,
 ) (running []pod, unknown string, err error) {
 	x.mu.Lock()
-	of := x.byName[namespace]
-	if of == nil {
-		of = &namespacePods{turn: make(chan struct{}, 1)}
-		x.byName[namespace] = of
+	pods := x.byName[namespace]
+	if pods == nil {
+		pods = &namespacePods{turn: make(chan struct{}, 1)}
+		x.byName[namespace] = pods
 	}
 	x.mu.Unlock()
 	select {
 	case <-ctx.Done():
 		return nil, "", ctx.Err()
-	case of.turn <- struct{}{}:
+	case pods.turn <- struct{}{}:
 	}
-	defer func() { <-of.turn }()
-	if now := x.clock.Now(); !of.fresh(now) {
-		if err := x.list(ctx, namespace, of, now); err != nil {
-			return of.walk.below[uid], "", err
+	defer func() { <-pods.turn }()
+	if now := x.clock.Now(); !pods.fresh(now) {
+		if err := x.list(ctx, namespace, pods, now); err != nil {
+			return pods.walk.below[uid], "", err
 		}
-		of.at, of.found, of.walk = now, of.walk, nil
+		pods.at, pods.found, pods.walk = now, pods.walk, nil
 		x.dropStale(now)
 	}
-	for _, one := range of.found.unknown {
-		if !one.created.Before(created) {
-			unknown = one.reason
+	for _, unknownPod := range pods.found.unknown {
+		if !unknownPod.created.Before(created) {
+			unknown = unknownPod.reason
 		}
 	}
-	return of.found.below[uid], unknown, nil
+	return pods.found.below[uid], unknown, nil
 }
 
 // fresh reports whether a list may still be used. It is the caller's turn.
@@ -169,16 +169,16 @@ func (x *podIndex) forget(namespace string) {
 
 // list reads the Pods of a namespace page by page. It resumes an earlier call that was interrupted:
 // a namespace may hold more Pods than one attempt has time for. It is the caller's turn.
-func (x *podIndex) list(ctx context.Context, namespace string, of *namespacePods, now time.Time) error {
-	if !of.resumable(now) {
-		of.walk = &podList{below: map[types.UID][]pod{}, began: now}
+func (x *podIndex) list(ctx context.Context, namespace string, pods *namespacePods, now time.Time) error {
+	if !pods.resumable(now) {
+		pods.walk = &podList{below: map[types.UID][]pod{}, began: now}
 	}
-	walk := of.walk
+	walk := pods.walk
 	list := func(ctx context.Context, options metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
 		page, err := x.client.Resource(podResource).Namespace(namespace).List(ctx, options)
 		if err != nil {
 			if _, goesOn := watch.Resume(err); apierrors.IsResourceExpired(err) && !goesOn {
-				of.walk = &podList{below: walk.below}
+				pods.walk = &podList{below: walk.below}
 			}
 			return nil, fmt.Errorf("listing the Pods of namespace %s: %w", namespace, err)
 		}

@@ -130,10 +130,10 @@ func TestForgedOwnersHideNoPods(t *testing.T) {
 			must(t, s.metadata.Tracker().Add(forged))
 			s.metadata.PrependReactor("get", "*", func(asked clienttesting.Action) (bool, runtime.Object, error) {
 				get, _ := asked.(clienttesting.GetAction)
-				switch of := get.GetResource(); {
-				case of.Group == "failing.io":
+				switch resource := get.GetResource(); {
+				case resource.Group == "failing.io":
 					return true, nil, apierrors.NewServiceUnavailable("no backend")
-				case of.Group != "example.com":
+				case resource.Group != "example.com":
 					return true, nil, errors.New("the answer is no object")
 				}
 				return false, nil, nil

@@ -227,7 +227,7 @@ func (s *stopping) resultOf(err error) deletion.Answer {
 	}
 	var status apierrors.APIStatus
 	if apierrors.IsNotFound(err) && errors.As(err, &status) && out.Origin != deletion.FromAdmission {
-		if of := status.Status().Details; of != nil && of.Name == s.due.Name && of.Kind == s.due.Resource.Resource {
+		if statusDetails := status.Status().Details; statusDetails != nil && statusDetails.Name == s.due.Name && statusDetails.Kind == s.due.Resource.Resource {
 			out.Outcome = deletion.Gone
 		}
 	}

@@ -169,8 +169,8 @@ func (s *scene) refuse(verb string, err error) {
 	})
 }
 
-func mark(of *v1alpha1.Child) v1alpha1.StopStep {
-	return v1alpha1.StopStep{Action: v1alpha1.StopMarkFailed, Child: of}
+func mark(c *v1alpha1.Child) v1alpha1.StopStep {
+	return v1alpha1.StopStep{Action: v1alpha1.StopMarkFailed, Child: c}
 }
 
 var (

@@ -149,19 +149,19 @@ func objectOf(from *unstructured.Unstructured) (*StoredTally, error) {
 // editorOf is who other than Curfew owns a count of a status.
 func editorOf(fields []metav1.ManagedFieldsEntry) string {
 	for i := range fields {
-		one := &fields[i]
-		if one.Subresource != "status" || one.Manager == fieldManager || one.FieldsV1 == nil {
+		managed := &fields[i]
+		if managed.Subresource != "status" || managed.Manager == fieldManager || managed.FieldsV1 == nil {
 			continue
 		}
 		var owned struct {
 			Status map[string]json.RawMessage `json:"f:status"`
 		}
-		if json.Unmarshal(one.FieldsV1.GetRawBytes(), &owned) != nil {
-			return one.Manager
+		if json.Unmarshal(managed.FieldsV1.GetRawBytes(), &owned) != nil {
+			return managed.Manager
 		}
 		for _, count := range []string{"f:succeeded", "f:failed", "f:uncountedTerminatedPods"} {
 			if _, ok := owned.Status[count]; ok {
-				return one.Manager
+				return managed.Manager
 			}
 		}
 	}

@@ -152,13 +152,13 @@ func (c *Controller) space(namespace string) *watched {
 // wake has a tally worked on when that is worth while. The lock of its namespace is held.
 func (c *Controller) wake(s *space, t *tally) {
 	now := c.options.Clock.Now()
-	at, ok := s.when(t, now)
-	if !ok || t.due.After(now) && !at.Before(t.due) {
+	instant, ok := s.when(t, now)
+	if !ok || t.due.After(now) && !instant.Before(t.due) {
 		return
 	}
 	key := s.namespace + "/" + t.name
-	if t.due = at; at.After(now) {
-		c.queue.AddAfter(key, at.Sub(now))
+	if t.due = instant; instant.After(now) {
+		c.queue.AddAfter(key, instant.Sub(now))
 		return
 	}
 	c.queue.Add(key)

@@ -147,9 +147,9 @@ func (s *space) known() bool {
 func (s *space) mustRelease(uid types.UID, version string) (must, known bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	p, at := s.pods[uid], versionOf(version)
+	p, n := s.pods[uid], versionOf(version)
 	switch {
-	case p == nil && s.seen < at, p != nil && (p.version != at || p.unsure || p.orphaned()):
+	case p == nil && s.seen < n, p != nil && (p.version != n || p.unsure || p.orphaned()):
 		return false, false
 	case p == nil:
 		return false, true

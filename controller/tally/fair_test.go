@@ -77,10 +77,10 @@ func newSlow() *slow {
 }
 
 // onRealTime is a controller that counts on real time.
-func onRealTime(t *testing.T, cluster Cluster, of clock.Clock) *Controller {
+func onRealTime(t *testing.T, cluster Cluster, clk clock.Clock) *Controller {
 	t.Helper()
 	return New(Options{
-		Tallies: &world{}, Cluster: cluster, Clock: of, Log: logr.Discard(), Registerer: prometheus.NewRegistry(),
+		Tallies: &world{}, Cluster: cluster, Clock: clk, Log: logr.Discard(), Registerer: prometheus.NewRegistry(),
 		ServerTime: func(context.Context) (time.Time, error) { return time.Now(), nil },
 	})
 }
@@ -108,10 +108,10 @@ func crowd(c *Controller, namespace string, tallies, pods int) {
 
 // finishedPod has succeeded, and one of the tallies has to count it.
 func finishedPod(namespace, name string, tally int) *corev1.Pod {
-	of := &corev1.Pod{Spec: corev1.PodSpec{RestartPolicy: corev1.RestartPolicyNever}, Status: corev1.PodStatus{Phase: corev1.PodSucceeded}}
-	of.Namespace, of.Name, of.ResourceVersion, of.Finalizers = namespace, name, "1", []string{wellknown.FinalizerTally}
-	of.UID, of.Labels = types.UID(namespace+"-"+name), map[string]string{"app": fmt.Sprint("t", tally)}
-	return of
+	pod := &corev1.Pod{Spec: corev1.PodSpec{RestartPolicy: corev1.RestartPolicyNever}, Status: corev1.PodStatus{Phase: corev1.PodSucceeded}}
+	pod.Namespace, pod.Name, pod.ResourceVersion, pod.Finalizers = namespace, name, "1", []string{wellknown.FinalizerTally}
+	pod.UID, pod.Labels = types.UID(namespace+"-"+name), map[string]string{"app": fmt.Sprint("t", tally)}
+	return pod
 }
 
 // The few Pods of one tally are counted within seconds, whatever others have to do: a namespace

@@ -165,9 +165,9 @@ func TestStateOf(t *testing.T) {
 		NodeReady:    {{}, {Type: corev1.NodeReady, Status: corev1.ConditionTrue}, {Type: corev1.NodeMemoryPressure, Status: corev1.ConditionUnknown}},
 		NodeNotReady: {{Type: corev1.NodeReady, Status: corev1.ConditionFalse}, {Type: corev1.NodeReady, Status: corev1.ConditionUnknown}},
 	} {
-		for _, one := range conditions {
-			if got := stateOf(&corev1.Node{Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{one}}}); got != want {
-				t.Errorf("%v: %d, want %d", one, got, want)
+		for _, condition := range conditions {
+			if got := stateOf(&corev1.Node{Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{condition}}}); got != want {
+				t.Errorf("%v: %d, want %d", condition, got, want)
 			}
 		}
 	}

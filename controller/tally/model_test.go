@@ -226,7 +226,7 @@ func (m *model) end() {
 		}
 	}
 	for uid, by := range m.world.owed {
-		exists := slices.ContainsFunc(slices.Collect(maps.Values(m.world.tallies)), func(one *StoredTally) bool { return one.UID == by })
+		exists := slices.ContainsFunc(slices.Collect(maps.Values(m.world.tallies)), func(s *StoredTally) bool { return s.UID == by })
 		if _, counted := m.world.counted[uid]; !counted && exists {
 			m.t.Fatalf("Pod %s lost its finalizer and was never counted by %s", uid, by)
 		}

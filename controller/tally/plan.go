@@ -84,17 +84,17 @@ func (s *space) confirm(t *tally, p *plan, version string, now time.Time) {
 	defer s.mu.Unlock()
 	t.version, t.status, t.wrote, t.pending, t.edited = version, p.status, now, nil, ""
 	s.unlist(t)
-	for _, one := range p.ledger.uncounted {
-		s.listed[one.uid] = t
+	for _, entry := range p.ledger.uncounted {
+		s.listed[entry.uid] = t
 	}
 	t.ledger = p.ledger
 }
 
 // unlist forgets which Pods a status lists.
 func (s *space) unlist(t *tally) {
-	for _, one := range t.ledger.uncounted {
-		if s.listed[one.uid] == t {
-			delete(s.listed, one.uid)
+	for _, entry := range t.ledger.uncounted {
+		if s.listed[entry.uid] == t {
+			delete(s.listed, entry.uid)
 		}
 	}
 }
@@ -120,8 +120,8 @@ func (s *space) removals(t *tally) []*pod {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var out []*pod
-	for _, one := range t.ledger.uncounted {
-		if p := s.pods[one.uid]; !p.settled() && !p.refused {
+	for _, entry := range t.ledger.uncounted {
+		if p := s.pods[entry.uid]; !p.settled() && !p.refused {
 			out = append(out, new(*p))
 		}
 	}
@@ -142,8 +142,8 @@ func (s *space) changed(patched []*pod) bool {
 func (s *space) again(pods []*pod) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, one := range pods {
-		if known := s.pods[one.uid]; known != nil {
+	for _, pod := range pods {
+		if known := s.pods[pod.uid]; known != nil {
 			s.enqueue(known)
 		}
 	}
@@ -173,21 +173,21 @@ func (t *tally) eager(settled int) bool {
 }
 
 // when is the time at which a tally should have a round; not ok if it needs none.
-func (s *space) when(t *tally, now time.Time) (at time.Time, ok bool) {
-	at = now
+func (s *space) when(t *tally, now time.Time) (instant time.Time, ok bool) {
+	instant = now
 	switch since := now.Sub(t.wrote); {
 	case !s.ready || !s.has(t) || t == s.orphans && len(t.work) == 0:
-		return at, false
+		return instant, false
 	case t == s.orphans || since < 0 || t.eager(0):
 	case len(t.work) > 0 || len(t.ledger.uncounted) > 0 || t.pending != nil:
-		at = t.wrote.Add(writeEvery)
+		instant = t.wrote.Add(writeEvery)
 	default:
-		at = t.wrote.Add(idleEvery)
+		instant = t.wrote.Add(idleEvery)
 	}
-	if wait := t.notBefore.Sub(now); wait <= recheck && at.Before(t.notBefore) {
-		at = t.notBefore
+	if wait := t.notBefore.Sub(now); wait <= recheck && instant.Before(t.notBefore) {
+		instant = t.notBefore
 	}
-	return at, true
+	return instant, true
 }
 
 // rest ends a round. Another round does the remaining work; after a failure, later and later.
@@ -207,8 +207,8 @@ func (s *space) rest(t *tally, idle bool, err error, now time.Time) {
 		t.notBefore = now.Add(min(t.failures.Next(), recheck))
 	}
 	settled, refused := 0, 0
-	for _, one := range t.ledger.uncounted {
-		switch p := s.pods[one.uid]; {
+	for _, entry := range t.ledger.uncounted {
+		switch p := s.pods[entry.uid]; {
 		case p.settled():
 			settled++
 		case p.refused:

@@ -171,9 +171,9 @@ func patchOf(meta *patchMeta) []byte {
 
 // adoption adds the finalizer to exactly the state that was judged. A Pod that was released to be
 // deleted is its tally's again.
-func adoption(of *pod) []byte {
-	out := &patchMeta{UID: of.uid, ResourceVersion: of.resourceVersion(), Finalizers: []string{wellknown.FinalizerTally}}
-	if of.released {
+func adoption(p *pod) []byte {
+	out := &patchMeta{UID: p.uid, ResourceVersion: p.resourceVersion(), Finalizers: []string{wellknown.FinalizerTally}}
+	if p.released {
 		out.Annotations = map[string]*string{wellknown.AnnotationCountedBy: nil}
 	}
 	return patchOf(out)

@@ -40,8 +40,8 @@ func (v *view) Tallies(ctx context.Context, namespace string) ([]*StoredTally, e
 	out, err := v.world.Tallies(ctx, namespace)
 	if err == nil {
 		v.tallies = map[types.UID]bool{}
-		for _, one := range out {
-			v.tallies[one.UID] = true
+		for _, storedTally := range out {
+			v.tallies[storedTally.UID] = true
 		}
 	}
 	return out, err
@@ -84,8 +84,8 @@ func (w *world) process() *process {
 
 // due is a Pod that Curfew is about to delete, in the state that it has now.
 func (w *world) due(name string) deletion.Due {
-	of := w.pods[name]
-	out := deletion.Due{Namespace: namespace, Name: name, UID: of.UID, ResourceVersion: of.ResourceVersion}
+	pod := w.pods[name]
+	out := deletion.Due{Namespace: namespace, Name: name, UID: pod.UID, ResourceVersion: pod.ResourceVersion}
 	out.Resource = podResource
 	return out
 }

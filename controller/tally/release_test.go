@@ -34,16 +34,16 @@ func TestDeletedTallyRests(t *testing.T) {
 	p := w.process()
 	p.relist(ctx)
 	p.step(ctx, "a")
-	of := p.watch.tallies[0]
-	if len(of.work) == 0 {
+	tally := p.watch.tallies[0]
+	if len(tally.work) == 0 {
 		t.Fatal("all was done in one round: this test shows nothing")
 	}
 	delete(w.tallies, "a")
 	p.watch.Again()
 	p.relist(ctx)
 	p.step(ctx, "a")
-	if at, ok := p.watch.when(of, w.clock.Now()); ok {
-		t.Errorf("it has another round at %v", at)
+	if instant, ok := p.watch.when(tally, w.clock.Now()); ok {
+		t.Errorf("it has another round at %v", instant)
 	}
 }
 
@@ -219,8 +219,8 @@ func TestRefusedPod(t *testing.T) {
 						p.overdue(ctx, p.watch.space)
 					}
 				}
-				if at, ok := p.watch.when(p.watch.tallies[0], w.clock.Now()); ok && at.After(w.clock.Now()) {
-					t.Errorf("the next round is at %v", at)
+				if instant, ok := p.watch.when(p.watch.tallies[0], w.clock.Now()); ok && instant.After(w.clock.Now()) {
+					t.Errorf("the next round is at %v", instant)
 				}
 				w.create("q", "a", admitted)
 				w.end("q", corev1.PodSucceeded)

@@ -50,12 +50,12 @@ func (s *space) setTallies(now []*tally) {
 	s.ready, s.tallies = false, now
 	s.listed = map[types.UID]*tally{}
 	for _, t := range s.tallies {
-		for _, one := range t.ledger.uncounted {
-			s.listed[one.uid] = t
+		for _, entry := range t.ledger.uncounted {
+			s.listed[entry.uid] = t
 		}
 		if t.pending != nil {
-			for _, one := range t.pending.ledger.uncounted {
-				s.listed[one.uid] = t
+			for _, entry := range t.pending.ledger.uncounted {
+				s.listed[entry.uid] = t
 			}
 		}
 	}

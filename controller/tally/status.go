@@ -98,11 +98,11 @@ func (l *ledger) write(status *v1alpha1.PodTallyStatus) {
 		return
 	}
 	listed := &v1alpha1.UncountedTerminatedPods{}
-	for _, one := range l.uncounted {
-		if one.outcome == succeeded {
-			listed.Succeeded = append(listed.Succeeded, one.uid)
+	for _, entry := range l.uncounted {
+		if entry.outcome == succeeded {
+			listed.Succeeded = append(listed.Succeeded, entry.uid)
 		} else {
-			listed.Failed = append(listed.Failed, one.uid)
+			listed.Failed = append(listed.Failed, entry.uid)
 		}
 	}
 	status.UncountedTerminatedPods = listed
@@ -123,11 +123,11 @@ func size(uid types.UID) int { return len(uid) + len(`"",`) }
 // settle is the ledger after the Pods that are through have moved into the counters.
 func (l *ledger) settle(through func(types.UID) bool) ledger {
 	out := ledger{succeeded: l.succeeded, failed: l.failed}
-	for _, one := range l.uncounted {
+	for _, entry := range l.uncounted {
 		switch {
-		case !through(one.uid):
-			out.add(one.uid, one.outcome)
-		case one.outcome == succeeded:
+		case !through(entry.uid):
+			out.add(entry.uid, entry.outcome)
+		case entry.outcome == succeeded:
 			out.succeeded++
 		default:
 			out.failed++

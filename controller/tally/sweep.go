@@ -114,8 +114,8 @@ func (c *Controller) listedPods(ctx context.Context) (map[podUID]types.UID, erro
 	out := map[podUID]types.UID{}
 	for _, object := range objects {
 		listed := readLedger(&object.Status)
-		for _, one := range listed.uncounted {
-			out[podUID{object.Namespace, one.uid}] = object.UID
+		for _, entry := range listed.uncounted {
+			out[podUID{object.Namespace, entry.uid}] = object.UID
 		}
 	}
 	return out, nil

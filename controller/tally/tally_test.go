@@ -31,9 +31,9 @@ func someWorld(t *testing.T) *world {
 	w.addTally("a", "a")
 	for name, phase := range map[string]corev1.PodPhase{"succeeded": corev1.PodSucceeded, "failed": corev1.PodFailed} {
 		for _, admitted := range []bool{true, false} { // The other slipped past admission, and is adopted.
-			of := fmt.Sprintf("%s-%v", name, admitted)
-			w.create(of, "a", admitted)
-			w.end(of, phase)
+			text := fmt.Sprintf("%s-%v", name, admitted)
+			w.create(text, "a", admitted)
+			w.end(text, phase)
 		}
 	}
 	w.create("deleted", "a", true)
@@ -70,15 +70,15 @@ func TestCrashes(t *testing.T) {
 	if whole.requests < 12 {
 		t.Fatalf("%d requests: this test looks at few", whole.requests)
 	}
-	for at := 1; at <= whole.requests; at++ {
+	for i := 1; i <= whole.requests; i++ {
 		for name, how := range map[string]struct{ kill, before bool }{
 			"killed before": {true, true}, "killed after": {true, false}, "not sent": {false, true}, "answer lost": {false, false},
 		} {
-			t.Run(fmt.Sprint(name, " ", at), func(t *testing.T) {
+			t.Run(fmt.Sprint(name, " ", i), func(t *testing.T) {
 				w := someWorld(t)
 				w.around = func(_ string, before bool) error {
 					switch {
-					case w.requests != at || before != how.before:
+					case w.requests != i || before != how.before:
 						return nil
 					case how.kill:
 						panic(killed{})
@@ -229,9 +229,9 @@ func TestLedgerIsBounded(t *testing.T) {
 			l.add(uid, outcome(1+i%2))
 		}
 	}
-	of, status := &tally{conflicts: 1, match: &match.Tally{}}, &v1alpha1.PodTallyStatus{}
+	entry, status := &tally{conflicts: 1, match: &match.Tally{}}, &v1alpha1.PodTallyStatus{}
 	l.write(status)
-	of.describe(status, time.Now())
+	entry.describe(status, time.Now())
 	data, err := json.Marshal(status)
 	if err != nil || len(data) > 20_000 || len(l.uncounted) < 400 {
 		t.Errorf("%d bytes with %d UIDs, %v", len(data), len(l.uncounted), err)

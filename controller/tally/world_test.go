@@ -135,8 +135,8 @@ func (w *world) change(name string, how func(*corev1.Pod)) {
 func (w *world) remove(name string) {
 	w.change(name, func(pod *corev1.Pod) {
 		if pod.DeletionTimestamp == nil {
-			at := metav1.NewTime(w.clock.Now())
-			pod.DeletionTimestamp, pod.DeletionGracePeriodSeconds = &at, ptr.To[int64](30)
+			t := metav1.NewTime(w.clock.Now())
+			pod.DeletionTimestamp, pod.DeletionGracePeriodSeconds = &t, ptr.To[int64](30)
 		}
 	})
 }
@@ -237,38 +237,38 @@ func (w *world) check(object *StoredTally, status *v1alpha1.PodTallyStatus) {
 	}
 	old, now := readLedger(&object.Status), readLedger(status)
 	listed := map[types.UID]bool{}
-	for _, one := range now.uncounted {
-		if listed[one.uid] {
-			w.fail("Pod %s is listed twice", one.uid)
+	for _, each := range now.uncounted {
+		if listed[each.uid] {
+			w.fail("Pod %s is listed twice", each.uid)
 		}
-		listed[one.uid] = true
-		if w.disowned[one.uid] {
-			w.fail("Pod %s is listed although Curfew deleted it", one.uid)
+		listed[each.uid] = true
+		if w.disowned[each.uid] {
+			w.fail("Pod %s is listed although Curfew deleted it", each.uid)
 		}
-		if by := w.counted[one.uid]; by != "" {
-			w.fail("Pod %s was counted by %s and is listed again by %s", one.uid, by, object.UID)
+		if by := w.counted[each.uid]; by != "" {
+			w.fail("Pod %s was counted by %s and is listed again by %s", each.uid, by, object.UID)
 		}
 		for _, other := range w.tallies {
-			if other != object && slices.ContainsFunc(readLedger(&other.Status).uncounted, func(of entry) bool { return of.uid == one.uid }) {
-				w.fail("Pod %s is listed by %s and by %s", one.uid, other.UID, object.UID)
+			if other != object && slices.ContainsFunc(readLedger(&other.Status).uncounted, func(e entry) bool { return e.uid == each.uid }) {
+				w.fail("Pod %s is listed by %s and by %s", each.uid, other.UID, object.UID)
 			}
 		}
-		w.checkOutcome(one)
+		w.checkOutcome(each)
 	}
-	for _, one := range old.uncounted {
-		if listed[one.uid] {
+	for _, entry := range old.uncounted {
+		if listed[entry.uid] {
 			continue
 		}
-		if by, ok := w.counted[one.uid]; ok {
-			w.fail("Pod %s was counted by %s and is counted again by %s", one.uid, by, object.UID)
+		if by, ok := w.counted[entry.uid]; ok {
+			w.fail("Pod %s was counted by %s and is counted again by %s", entry.uid, by, object.UID)
 		}
 		for _, pod := range w.pods {
-			if pod.UID == one.uid && slices.Contains(pod.Finalizers, wellknown.FinalizerTally) {
-				w.fail("Pod %s is counted although it carries the finalizer", one.uid)
+			if pod.UID == entry.uid && slices.Contains(pod.Finalizers, wellknown.FinalizerTally) {
+				w.fail("Pod %s is counted although it carries the finalizer", entry.uid)
 			}
 		}
-		w.counted[one.uid] = object.UID
-		if one.outcome == succeeded {
+		w.counted[entry.uid] = object.UID
+		if entry.outcome == succeeded {
 			old.succeeded++
 		} else {
 			old.failed++
@@ -283,12 +283,12 @@ func (w *world) check(object *StoredTally, status *v1alpha1.PodTallyStatus) {
 }
 
 // checkOutcome checks how a Pod that a status lists has finished.
-func (w *world) checkOutcome(one entry) {
+func (w *world) checkOutcome(e entry) {
 	for _, pod := range w.pods {
 		switch {
-		case pod.UID != one.uid, w.lost[one.uid], w.runsNoMore(pod) && pod.Spec.NodeName == "":
-		case one.outcome == succeeded && pod.Status.Phase != corev1.PodSucceeded, one.outcome == failed && pod.Status.Phase != corev1.PodFailed:
-			w.fail("Pod %s is listed as %d in phase %q", one.uid, one.outcome, pod.Status.Phase)
+		case pod.UID != e.uid, w.lost[e.uid], w.runsNoMore(pod) && pod.Spec.NodeName == "":
+		case e.outcome == succeeded && pod.Status.Phase != corev1.PodSucceeded, e.outcome == failed && pod.Status.Phase != corev1.PodFailed:
+			w.fail("Pod %s is listed as %d in phase %q", e.uid, e.outcome, pod.Status.Phase)
 		}
 	}
 }

@@ -34,7 +34,7 @@ const maxResumes = 3
 // of list or take.
 func Each[L runtime.Object](
 	ctx context.Context, options metav1.ListOptions, list func(context.Context, metav1.ListOptions) (L, error), take func(L) error,
-) (at string, err error) {
+) (version string, err error) {
 	sizes := NewSizes(firstLimit, cmp.Or(options.Limit, Limit))
 	return EachSized(ctx, options, sizes, list, func(page L) (time.Duration, error) { return 0, take(page) })
 }
@@ -44,7 +44,7 @@ func Each[L runtime.Object](
 func EachSized[L runtime.Object](
 	ctx context.Context, options metav1.ListOptions, sizes *Sizes, list func(context.Context, metav1.ListOptions) (L, error),
 	take func(L) (spent time.Duration, err error),
-) (at string, err error) {
+) (version string, err error) {
 	for resumes := 0; ; {
 		options.Limit = sizes.Next()
 		measured, size := Measure(ctx)
@@ -58,22 +58,22 @@ func EachSized[L runtime.Object](
 			continue
 		}
 		if err != nil {
-			return at, err
+			return version, err
 		}
 		resumes = 0
 		accessor, err := meta.ListAccessor(page)
 		if err != nil {
-			return at, err
+			return version, err
 		}
-		at = cmp.Or(at, accessor.GetResourceVersion())
+		version = cmp.Or(version, accessor.GetResourceVersion())
 		objects, next := meta.LenList(page), accessor.GetContinue()
 		spent, err := take(page)
 		if err != nil {
-			return at, err
+			return version, err
 		}
 		sizes.Took(objects, *size, spent)
 		if options.Continue = next; next == "" {
-			return at, nil
+			return version, nil
 		}
 	}
 }

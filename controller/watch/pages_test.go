@@ -30,21 +30,21 @@ func TestEach(t *testing.T) {
 	} {
 		next, versions := map[string]string{"": "b", "b": "c", "b2": "c"}, map[string]string{"": "7", "b2": "9"}
 		list := func(_ context.Context, options metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
-			at := options.Continue
-			if (at == "") != (options.Limit == firstLimit) || options.Limit > Limit {
-				t.Errorf("%s: limit %d at %q", name, options.Limit, at)
+			text := options.Continue
+			if (text == "") != (options.Limit == firstLimit) || options.Limit > Limit {
+				t.Errorf("%s: limit %d at %q", name, options.Limit, text)
 			}
-			page := &metav1.PartialObjectMetadataList{Items: []metav1.PartialObjectMetadata{{ObjectMeta: metav1.ObjectMeta{Name: cmp.Or(at, "a")}}}}
-			page.Continue, page.ResourceVersion = next[at], versions[at]
-			return page, c.errs[at]
+			page := &metav1.PartialObjectMetadataList{Items: []metav1.PartialObjectMetadata{{ObjectMeta: metav1.ObjectMeta{Name: cmp.Or(text, "a")}}}}
+			page.Continue, page.ResourceVersion = next[text], versions[text]
+			return page, c.errs[text]
 		}
 		var read []string
-		at, err := Each(t.Context(), metav1.ListOptions{}, list, func(page *metav1.PartialObjectMetadataList) error {
+		value, err := Each(t.Context(), metav1.ListOptions{}, list, func(page *metav1.PartialObjectMetadataList) error {
 			read = append(read, page.Items[0].Name)
 			return c.takes
 		})
-		if !errors.Is(err, c.err) || at != "7" || strings.Join(read, " ") != c.read {
-			t.Errorf("%s: read %q at %q, %v", name, read, at, err)
+		if !errors.Is(err, c.err) || value != "7" || strings.Join(read, " ") != c.read {
+			t.Errorf("%s: read %q at %q, %v", name, read, value, err)
 		}
 	}
 }
@@ -77,7 +77,7 @@ func TestEachReadsLargeObjects(t *testing.T) {
 	for _, limit := range []int64{0, 10, 500} {
 		read, limits := 0, []int64(nil)
 		list := func(ctx context.Context, options metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
-			of, bounded := ctx.Value(answerKey{}).(*answer)
+			a, bounded := ctx.Value(answerKey{}).(*answer)
 			if !bounded {
 				t.Fatal("the client does not know that the page is bounded")
 			}
@@ -85,7 +85,7 @@ func TestEachReadsLargeObjects(t *testing.T) {
 				return nil, fmt.Errorf("listing: %w", apierrors.NewRequestEntityTooLargeError("too many large objects"))
 			}
 			page := &metav1.PartialObjectMetadataList{Items: make([]metav1.PartialObjectMetadata, options.Limit)}
-			if of.size = int64(len(page.Items)) * maxBytes / (fit + 1); read+len(page.Items) < objects {
+			if a.size = int64(len(page.Items)) * maxBytes / (fit + 1); read+len(page.Items) < objects {
 				page.Continue = "more"
 			}
 			return page, nil

@@ -18,7 +18,7 @@ func TestKeeperNeverTakesTrustAway(t *testing.T) {
 		after(2 * time.Second)
 		s.mutating.sent()
 		inject := func(bundle string) {
-			s.mutating.editWebhooks(t, func(one *admissionv1.MutatingWebhook) { one.ClientConfig.CABundle = []byte(bundle) })
+			s.mutating.editWebhooks(t, func(w *admissionv1.MutatingWebhook) { w.ClientConfig.CABundle = []byte(bundle) })
 			after(2 * time.Second)
 		}
 		inject("next bundle") // "bundle" is still what the static configuration has.

@@ -226,7 +226,7 @@ func pairs(fields []node) string {
 const objectKeys = "keys"
 
 // metadata returns the maps of keys in an object's or template's metadata.
-func metadata(of node) []node { return []node{of.field("annotations"), of.field("labels")} }
+func metadata(n node) []node { return []node{n.field("annotations"), n.field("labels")} }
 
 // keysDiffer asks whether a request adds, changes or removes one of the keys in one of the maps. A
 // value that is not a string is never compared, since it can have any size.
@@ -311,9 +311,9 @@ func (p *paths) at(path fieldpath.FieldPath) *paths {
 
 // differ returns terms that ask whether a request changes one of the paths. One of them has to be
 // true.
-func (p *paths) differ(at node) []string {
+func (p *paths) differ(n node) []string {
 	var found found
-	p.collect(at, &found)
+	p.collect(n, &found)
 	var terms []string
 	if len(found.own) > 0 {
 		terms = append(terms, keysDiffer(found.own, objectKeys))
@@ -330,22 +330,22 @@ type found struct {
 	lists                  []string
 }
 
-func (p *paths) collect(at node, found *found) {
+func (p *paths) collect(n node, found *found) {
 	if p.own {
-		found.own = append(found.own, metadata(at)...)
+		found.own = append(found.own, metadata(n)...)
 	}
 	if p.inherited {
-		found.inherited = append(found.inherited, metadata(at)...)
+		found.inherited = append(found.inherited, metadata(n)...)
 	}
 	if p.value {
-		found.values = append(found.values, at)
+		found.values = append(found.values, n)
 	}
 	for _, part := range slices.Sorted(maps.Keys(p.below)) {
 		below := p.below[part]
 		if part == "*" {
-			found.lists = append(found.lists, at.anyItem(func(item node) string { return strings.Join(below.differ(item), " || ") }))
+			found.lists = append(found.lists, n.anyItem(func(item node) string { return strings.Join(below.differ(item), " || ") }))
 			continue
 		}
-		below.collect(at.field(part), found)
+		below.collect(n.field(part), found)
 	}
 }

@@ -74,7 +74,7 @@ const fieldManager = "curfew-coverage"
 
 // reconcile writes the configuration if it differs from the plan. Every write names the state that
 // was compared.
-func (c *configuration) reconcile(ctx context.Context, in *Input, plan *plan) (wrote bool, err error) {
+func (c *configuration) reconcile(ctx context.Context, input *Input, plan *plan) (wrote bool, err error) {
 	if err := errors.Join(c.static.Known(), c.own.Known()); err != nil {
 		c.keeper.log.V(1).Info("not all is known yet", "reason", err.Error())
 		return false, nil
@@ -82,7 +82,7 @@ func (c *configuration) reconcile(ctx context.Context, in *Input, plan *plan) (w
 	var want *webhooks
 	var foreign []string
 	if static, exists := c.static.Get(c.keeper.options.Static); exists {
-		want, foreign = plan.render(c.kind, in, static), foreignIn(static, in.Namespace)
+		want, foreign = plan.render(c.kind, input, static), foreignIn(static, input.Namespace)
 	}
 	selectors := selectorsByName(want)
 	have, exists := c.own.Get(Name)
@@ -195,21 +195,21 @@ const (
 // Configurations are what a keeper writes beside the static configurations; nil where nothing has
 // to be sent. A ValidatingWebhookConfiguration has the fields of a mutating one.
 func Configurations(
-	in *Input, static, staticValidating *admissionv1.MutatingWebhookConfiguration,
+	input *Input, static, staticValidating *admissionv1.MutatingWebhookConfiguration,
 ) (mutating, validating *admissionv1.MutatingWebhookConfiguration) {
-	plan := newPlan(in)
-	return plan.render(mutatingKind, in, static), plan.render(validatingKind, in, staticValidating)
+	plan := newPlan(input)
+	return plan.render(mutatingKind, input, static), plan.render(validatingKind, input, staticValidating)
 }
 
 // render makes the configuration; nil if there is nothing to send, or nowhere to send it. It sets
 // every field that the API server would default, so that the stored configuration equals the wanted
 // one. Only validation may fail a request.
-func (p *plan) render(kind string, in *Input, static *webhooks) *webhooks {
+func (p *plan) render(kind string, input *Input, static *webhooks) *webhooks {
 	entries, path, failure := p.validating, "/validate", admissionv1.Ignore
 	var reinvocation *admissionv1.ReinvocationPolicyType
 	if kind == mutatingKind {
 		entries, path, reinvocation = p.mutating, "/mutate", new(admissionv1.IfNeededReinvocationPolicy)
-	} else if in.FailClosed {
+	} else if input.FailClosed {
 		failure = admissionv1.Fail
 	}
 	target := slices.IndexFunc(static.Webhooks, func(webhook admissionv1.MutatingWebhook) bool {

@@ -34,11 +34,11 @@ func (c *configuration) keepForeign(have, want *webhooks) (foreign []string) {
 }
 
 // selectorsByName are the namespaceSelectors of a configuration by webhook.
-func selectorsByName(of *webhooks) map[string]*metav1.LabelSelector {
+func selectorsByName(configuration *webhooks) map[string]*metav1.LabelSelector {
 	out := map[string]*metav1.LabelSelector{}
-	if of != nil {
-		for i := range of.Webhooks {
-			out[of.Webhooks[i].Name] = of.Webhooks[i].NamespaceSelector
+	if configuration != nil {
+		for i := range configuration.Webhooks {
+			out[configuration.Webhooks[i].Name] = configuration.Webhooks[i].NamespaceSelector
 		}
 	}
 	return out
@@ -70,10 +70,10 @@ func without(all, others []metav1.LabelSelectorRequirement) []metav1.LabelSelect
 	})
 }
 
-func inWords(of *webhooks, foreign []metav1.LabelSelectorRequirement) (out []string) {
+func inWords(configuration *webhooks, foreign []metav1.LabelSelectorRequirement) (out []string) {
 	for _, requirement := range foreign {
 		selector := &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{requirement}}
-		out = append(out, of.Kind+" "+of.Name+": "+metav1.FormatLabelSelector(selector))
+		out = append(out, configuration.Kind+" "+configuration.Name+": "+metav1.FormatLabelSelector(selector))
 	}
 	return out
 }

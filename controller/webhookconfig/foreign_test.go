@@ -49,7 +49,7 @@ func TestKeeperNeverFightsOverForeignRequirements(t *testing.T) {
 				after(2 * time.Second)
 				s.mutating.expect(t, "first", "create")
 				created := s.mutating.get(t)
-				s.mutating.editWebhooks(t, func(one *admissionv1.MutatingWebhook) { test.change(one.NamespaceSelector) })
+				s.mutating.editWebhooks(t, func(w *admissionv1.MutatingWebhook) { test.change(w.NamespaceSelector) })
 				edited := s.mutating.get(t)
 				after(time.Hour)
 				s.mutating.expect(t, name, test.verbs...)
@@ -109,8 +109,8 @@ func TestKeeperReplacesSelectorsOfAnotherPlan(t *testing.T) {
 				if settings.Fingerprint(wide.Webhooks) == narrow || hasKey(wide, "team") {
 					t.Fatalf("the selectors still are %+v", wide.Webhooks)
 				}
-				s.mutating.editWebhooks(t, func(one *admissionv1.MutatingWebhook) {
-					one.NamespaceSelector.MatchExpressions = append(one.NamespaceSelector.MatchExpressions,
+				s.mutating.editWebhooks(t, func(webhook *admissionv1.MutatingWebhook) {
+					webhook.NamespaceSelector.MatchExpressions = append(webhook.NamespaceSelector.MatchExpressions,
 						metav1.LabelSelectorRequirement{Key: "control-plane", Operator: metav1.LabelSelectorOpExists})
 				})
 				after(time.Hour)
@@ -140,10 +140,10 @@ func TestKeeperCoarsensARefusedPlan(t *testing.T) {
 				s := beginWith(t, kinds, func(o *Options) {
 					o.Policies = func() (out []*v1alpha1.LifecyclePolicy, err error) {
 						for _, team := range []string{"a", "b"} {
-							one := &v1alpha1.LifecyclePolicy{ObjectMeta: metav1.ObjectMeta{Name: team}}
-							one.Spec.Match.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"team": team}}
-							one.Spec.Defaults = &v1alpha1.Defaults{Deadline: &v1alpha1.DurationValue{}}
-							out = append(out, one)
+							policy := &v1alpha1.LifecyclePolicy{ObjectMeta: metav1.ObjectMeta{Name: team}}
+							policy.Spec.Match.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"team": team}}
+							policy.Spec.Defaults = &v1alpha1.Defaults{Deadline: &v1alpha1.DurationValue{}}
+							out = append(out, policy)
 						}
 						return out, nil
 					}
@@ -172,9 +172,9 @@ func (s *store) editWebhooks(t *testing.T, change func(*admissionv1.MutatingWebh
 }
 
 // hasKey reports whether a namespaceSelector of a configuration has a requirement of a label.
-func hasKey(of *admissionv1.MutatingWebhookConfiguration, key string) bool {
-	return slices.ContainsFunc(of.Webhooks, func(one admissionv1.MutatingWebhook) bool {
-		return slices.ContainsFunc(allRequirements(one.NamespaceSelector), func(r metav1.LabelSelectorRequirement) bool { return r.Key == key })
+func hasKey(configuration *admissionv1.MutatingWebhookConfiguration, key string) bool {
+	return slices.ContainsFunc(configuration.Webhooks, func(webhook admissionv1.MutatingWebhook) bool {
+		return slices.ContainsFunc(allRequirements(webhook.NamespaceSelector), func(r metav1.LabelSelectorRequirement) bool { return r.Key == key })
 	})
 }
 

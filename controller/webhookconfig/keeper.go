@@ -117,16 +117,16 @@ func (k *Keeper) Run(ctx context.Context) error {
 
 // reconcile makes the plan and writes each configuration that differs from it.
 func (k *Keeper) reconcile(ctx context.Context) (again time.Duration, err error) {
-	in, again, err := k.input()
+	input, again, err := k.input()
 	if err != nil {
 		k.log.V(1).Info("not all is known yet", "reason", err.Error())
 		return again, nil // Whatever becomes known sets the signal.
 	}
-	plan := newPlan(in)
+	plan := newPlan(input)
 	var errs []error
 	wrote := false
 	for _, c := range k.configurations {
-		did, err := c.reconcile(ctx, in, plan)
+		did, err := c.reconcile(ctx, input, plan)
 		wrote = wrote || did
 		if apierrors.IsInvalid(err) || apierrors.IsRequestEntityTooLargeError(err) {
 			k.coarse = true // The next attempt has shorter conditions.
@@ -147,23 +147,23 @@ func (k *Keeper) reconcile(ctx context.Context) (again time.Duration, err error)
 
 // input returns what a plan is made of, or an error while something is unknown; then it also
 // returns when to try again.
-func (k *Keeper) input() (in *Input, again time.Duration, err error) {
+func (k *Keeper) input() (input *Input, again time.Duration, err error) {
 	o, copied := &k.options, k.options.Input
-	in = &copied
-	in.coarse = k.coarse
-	if in.Kinds, err = o.Kinds(); err == nil {
-		in.Policies, err = o.Policies()
+	input = &copied
+	input.coarse = k.coarse
+	if input.Kinds, err = o.Kinds(); err == nil {
+		input.Policies, err = o.Policies()
 	}
 	if err != nil {
 		return nil, 0, err
 	}
 	known := true
 	if o.Places != nil {
-		in.Places, known = o.Places()
+		input.Places, known = o.Places()
 	}
 	if left := patience - o.Clock.Since(k.began); left > 0 && !(known && o.RuntimesKnown()) {
 		// Waiting keeps the first plan of a leader from replacing the last leader's for a moment.
 		return nil, left, errors.New("the served kinds, what may be deleted, or the runtimes")
 	}
-	return in, 0, nil
+	return input, 0, nil
 }

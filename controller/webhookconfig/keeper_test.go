@@ -341,8 +341,8 @@ func TestKeeperLeavesWhatIsTerminating(t *testing.T) {
 		after(2 * time.Second)
 		s.mutating.sent()
 		s.mutating.edit(func(object *unstructured.Unstructured) {
-			at := metav1.Now()
-			object.SetDeletionTimestamp(&at)
+			instant := metav1.Now()
+			object.SetDeletionTimestamp(&instant)
 			unstructured.RemoveNestedField(object.Object, "webhooks")
 		})
 		after(time.Minute)

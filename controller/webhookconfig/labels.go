@@ -28,44 +28,44 @@ var annotationLabels = []struct{ name, key string }{
 // first: an object without one costs it a few map look-ups and no expression. A new object whose
 // label is plainly in order is not sent, so that a thousand objects are created about as fast with
 // a label as without. Removing a label cancels, and is not sent.
-func (p *plan) labels(in *Input, kinds []*kind) {
+func (p *plan) labels(input *Input, kinds []*kind) {
 	elsewhere := elsewhere(kinds)
 	changed := ownKeyChanged
-	if in.Alias {
+	if input.Alias {
 		changed = fmt.Sprintf("object.?metadata.?labels[?%[1]q] != oldObject.?metadata.?labels[?%[1]q] ||\n", wellknown.LabelKyvernoTTL) +
 			ownKeyChanged
 	}
 	for _, label := range annotationLabels {
-		p.validating = append(p.validating, in.labelled(label.name, label.key, admissionv1.AllScopes, nil, "true", changed, elsewhere))
+		p.validating = append(p.validating, input.labelled(label.name, label.key, admissionv1.AllScopes, nil, "true", changed, elsewhere))
 	}
-	p.ttlLabel(in, "validate-labels", wellknown.LabelTTL, changed, elsewhere)
-	if in.Alias {
-		p.ttlLabel(in, "validate-labels-kyverno", wellknown.LabelKyvernoTTL, changed)
+	p.ttlLabel(input, "validate-labels", wellknown.LabelTTL, changed, elsewhere)
+	if input.Alias {
+		p.ttlLabel(input, "validate-labels-kyverno", wellknown.LabelKyvernoTTL, changed)
 	}
 }
 
 // ttlLabel adds the webhooks for a TTL label. Only Curfew can compare it with the bounds of a
 // namespace, so that every labelled object is sent if its namespace uses Curfew.
-func (p *plan) ttlLabel(in *Input, name, key, changed string, others ...admissionv1.MatchCondition) {
-	if in.Controller == "" || in.DryRun || in.coarse {
-		p.validating = append(p.validating, in.labelled(name, key, admissionv1.AllScopes, nil, "true", changed, others...))
+func (p *plan) ttlLabel(input *Input, name, key, changed string, others ...admissionv1.MatchCondition) {
+	if input.Controller == "" || input.DryRun || input.coarse {
+		p.validating = append(p.validating, input.labelled(name, key, admissionv1.AllScopes, nil, "true", changed, others...))
 		return
 	}
 	p.validating = append(p.validating,
-		in.labelled(name+"-in-use", key, admissionv1.NamespacedScope, label(wellknown.LabelInUse, true), "true", changed, others...),
-		in.labelled(name, key, admissionv1.AllScopes, label(wellknown.LabelInUse, false), "!(\n"+indent(in.plain(key))+"\n)", changed, others...))
+		input.labelled(name+"-in-use", key, admissionv1.NamespacedScope, label(wellknown.LabelInUse, true), "true", changed, others...),
+		input.labelled(name, key, admissionv1.AllScopes, label(wellknown.LabelInUse, false), "!(\n"+indent(input.plain(key))+"\n)", changed, others...))
 }
 
 // labelled is a webhook for objects with a label: it sends new objects that meet created, and
 // others that meet changed.
-func (in *Input) labelled(
+func (input *Input) labelled(
 	name, key string, scope admissionv1.ScopeType, namespaces []metav1.LabelSelectorRequirement, created, changed string,
 	others ...admissionv1.MatchCondition,
 ) admissionv1.MutatingWebhook {
 	// On UPDATE the API server also selects by the old labels. The new ones decide.
 	updated := fmt.Sprintf("object.?metadata.?labels[?%q].hasValue()", key) + " && (\n" + indent(changed) + "\n)"
 	isNew := admissionv1.MatchCondition{Name: "label-is-new", Expression: isCreated + "\n? " + created + "\n: (\n" + indent(updated) + "\n)"}
-	out := in.entry(name, admissionv1.RuleWithOperations{}, namespaces)
+	out := input.entry(name, admissionv1.RuleWithOperations{}, namespaces)
 	out.Rules = everything(scope)
 	out.ObjectSelector.MatchExpressions = label(key, true)
 	conditions := append([]admissionv1.MatchCondition{isNew, undeleted, reviewed}, others...)
@@ -81,7 +81,7 @@ const PlainLabel = `^[1-9][0-9]{0,3}[mhd]([1-9][0-9]{0,3}[mhd])?$`
 // a readable duration, no kind of Curfew's, no Curfew annotation, no policy that bounds its kind,
 // no protected namespace, nothing of rule resources-stay, and both its author and the controller
 // may delete it.
-func (in *Input) plain(key string) string {
+func (input *Input) plain(key string) string {
 	terms := []string{
 		"request.kind.group != " + quote(wellknown.Group),
 		fmt.Sprintf("object.metadata.labels[%q].matches(%s)", key, quote(PlainLabel)),
@@ -89,13 +89,13 @@ func (in *Input) plain(key string) string {
 		`!(request.kind.group + "/" + request.kind.kind in ["argoproj.io/Application", "velero.io/Backup"])`,
 		`object.metadata.?labels["owner"].orValue("") != "helm"`,
 	}
-	if bounded := in.bounded(); bounded != "" {
+	if bounded := input.bounded(); bounded != "" {
 		terms = append(terms, "!("+bounded+")")
 	}
-	if protected := judging.ProtectedRequest(in.Protect); protected != "" {
+	if protected := judging.ProtectedRequest(input.Protect); protected != "" {
 		terms = append(terms, "!("+protected+")")
 	}
-	return strings.Join(append(terms, `authorizer.requestResource.check("delete").allowed()`, in.mayDelete()), " &&\n")
+	return strings.Join(append(terms, `authorizer.requestResource.check("delete").allowed()`, input.mayDelete()), " &&\n")
 }
 
 // maxDeletable bounds how many characters of resources an expression lists. The API server is asked
@@ -104,13 +104,13 @@ const maxDeletable = 20000
 
 // mayDelete asks whether the controller may delete the object: from a list where it may everywhere,
 // and elsewhere the API server's authorizer, which takes as long as the rest of the expression.
-func (in *Input) mayDelete() string {
-	asked := "authorizer.serviceAccount(" + quote(in.Namespace) + ", " + quote(in.Controller) + ")" +
+func (input *Input) mayDelete() string {
+	asked := "authorizer.serviceAccount(" + quote(input.Namespace) + ", " + quote(input.Controller) + ")" +
 		`.group(request.resource.group).resource(request.resource.resource)` +
 		`.namespace(request.?namespace.orValue("")).check("delete").allowed()`
 	var known []string
 	length := 0
-	for _, place := range in.Places {
+	for _, place := range input.Places {
 		if slices.Contains(place.Namespaces, metav1.NamespaceAll) && length < maxDeletable {
 			known = append(known, place.Resource+"."+place.Group)
 			length += len(known[len(known)-1]) + len(`"", `)
@@ -124,9 +124,9 @@ func (in *Input) mayDelete() string {
 
 // bounded asks whether a policy may bound the label of an object of this kind; "" if none does.
 // Selectors are left to Curfew.
-func (in *Input) bounded() string {
+func (input *Input) bounded() string {
 	var kinds []string
-	for _, p := range in.Policies {
+	for _, p := range input.Policies {
 		bounds := p.Spec.Bounds
 		if bounds == nil || bounds.MinTTLLabel == nil && bounds.MaxTTLLabel == nil && bounds.LatestDate == nil {
 			continue
@@ -187,30 +187,30 @@ var undeleted = admissionv1.MatchCondition{Name: "not-being-deleted", Expression
 // policy that names their kind gives them a TTL label. An object that gets one also gets a Curfew
 // annotation, so that the webhooks for labelled objects have it validated and announced. An object
 // that gets none is validated here: a policy without effect is worth a warning.
-func (p *plan) defaultLabels(in *Input, known []*kind, all []selection) {
-	for _, served := range in.Places {
+func (p *plan) defaultLabels(input *Input, known []*kind, all []selection) {
+	for _, served := range input.Places {
 		if slices.ContainsFunc(known, func(k *kind) bool { return k.Kind.GroupKind() == served.GroupKind() }) {
 			continue // They are sent as kinds with a profile.
 		}
 		k := &kind{Profile: &policy.Profile{Kind: served.GroupVersionKind, Resource: served.Resource, ClusterScoped: served.ClusterScoped}}
-		gives := func(spec *v1alpha1.LifecyclePolicySpec) bool { return k.matches(spec) && k.getsDefault(in, spec) }
-		for _, s := range narrowed(in, all, gives) {
-			out := in.unprotected(in.entry("default-labels", k.rule(admissionv1.Create), s.namespaces, mayMatch(k.mayGetDefault())))
+		gives := func(spec *v1alpha1.LifecyclePolicySpec) bool { return k.matches(spec) && k.getsDefault(input, spec) }
+		for _, s := range narrowed(input, all, gives) {
+			out := input.unprotected(input.entry("default-labels", k.rule(admissionv1.Create), s.namespaces, mayMatch(k.mayGetDefault())))
 			out.ObjectSelector.MatchExpressions = slices.Concat(label(wellknown.LabelTTL, false), s.labels)
 			p.mutating = append(p.mutating, out)
 			out.Name = "validate-default-labels"
 			p.validating = append(p.validating, out)
 		}
-		p.removedLabels(in, k, all)
-		p.protection(in, k, all)
+		p.removedLabels(input, k, all)
+		p.protection(input, k, all)
 	}
 }
 
 // removedLabels adds the webhooks that send updates which remove a TTL label, of a kind to which a
 // policy gives one: without a stamp, the controller would take the object for one that never had a
 // label. Which objects the policy selects does not matter here, since that may change later.
-func (p *plan) removedLabels(in *Input, k *kind, all []selection) {
-	gives := func(spec *v1alpha1.LifecyclePolicySpec) bool { return k.matches(spec) && k.getsLabel(in, spec) }
+func (p *plan) removedLabels(input *Input, k *kind, all []selection) {
+	gives := func(spec *v1alpha1.LifecyclePolicySpec) bool { return k.matches(spec) && k.getsLabel(input, spec) }
 	if k.unchanging || !slices.ContainsFunc(all, func(s selection) bool { return s.any(gives) }) {
 		return
 	}
@@ -218,12 +218,12 @@ func (p *plan) removedLabels(in *Input, k *kind, all []selection) {
 		condition := admissionv1.MatchCondition{Name: "its-label-is-removed", Expression: fmt.Sprintf(
 			"oldObject.?metadata.?labels[?%[1]q].hasValue() &&\n!object.?metadata.?labels[?%[1]q].hasValue() &&\n"+
 				"!object.?metadata.?annotations[?%[2]q].hasValue()", key, wellknown.AnnotationLabelSource)}
-		out := in.entry(name, k.withStatus(admissionv1.Update), nil, condition)
+		out := input.entry(name, k.withStatus(admissionv1.Update), nil, condition)
 		out.ObjectSelector.MatchExpressions = label(key, true) // The API server selects by the old labels too.
-		p.mutating = append(p.mutating, in.unprotected(out))
+		p.mutating = append(p.mutating, input.unprotected(out))
 	}
 	removed("removed-labels", wellknown.LabelTTL)
-	if in.Alias {
+	if input.Alias {
 		removed("removed-labels-kyverno", wellknown.LabelKyvernoTTL)
 	}
 }

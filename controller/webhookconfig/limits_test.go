@@ -38,7 +38,7 @@ func TestManyPoliciesStayWithinTheLimits(t *testing.T) {
 		values[i] = fmt.Sprintf("value-%d", i)
 	}
 	huge := &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: metav1.LabelSelectorOpIn, Values: values}}}
-	for name, in := range map[string]*Input{
+	for name, input := range map[string]*Input{
 		"selectors of objects": {Kinds: builtinKinds(t), Policies: many(500, func(i int) v1alpha1.Match { return v1alpha1.Match{ObjectSelector: labelled(i)} })},
 		"selectors of namespaces": {Kinds: builtinKinds(t), Policies: many(500, func(i int) v1alpha1.Match {
 			return v1alpha1.Match{NamespaceSelector: labelled(i % 3), ObjectSelector: labelled(i)}
@@ -47,35 +47,35 @@ func TestManyPoliciesStayWithinTheLimits(t *testing.T) {
 		"many kinds":        {Kinds: manyKinds(t, 600), Policies: many(1, func(int) v1alpha1.Match { return v1alpha1.Match{} })},
 	} {
 		t.Run(name, func(t *testing.T) {
-			in.Namespace, in.Controller, in.Alias = "curfew-system", "curfew-controller", true
-			mutating, validating := Configurations(in, staticMutating(), staticValidating())
+			input.Namespace, input.Controller, input.Alias = "curfew-system", "curfew-controller", true
+			mutating, validating := Configurations(input, staticMutating(), staticValidating())
 			for _, object := range []any{mutating, validating} {
 				if text, err := json.Marshal(object); err != nil || len(text) > 1_400_000 {
 					t.Errorf("%d bytes (%v), want no more than the API server stores", len(text), err)
 				}
 			}
-			all := newPlan(in)
+			all := newPlan(input)
 			var given, judged bool
 			for _, entries := range [][]admissionv1.MutatingWebhook{all.mutating, all.validating} {
 				names := map[string]bool{}
-				for _, of := range entries {
-					if names[of.Name] || len(of.MatchConditions) > 64 {
-						t.Errorf("%s: %d conditions, or twice", of.Name, len(of.MatchConditions))
+				for _, entry := range entries {
+					if names[entry.Name] || len(entry.MatchConditions) > 64 {
+						t.Errorf("%s: %d conditions, or twice", entry.Name, len(entry.MatchConditions))
 					}
-					names[of.Name] = true
-					for _, condition := range of.MatchConditions {
+					names[entry.Name] = true
+					for _, condition := range entry.MatchConditions {
 						if len(condition.Expression) > 50_000 {
-							t.Errorf("%s %s: %d characters", of.Name, condition.Name, len(condition.Expression))
+							t.Errorf("%s %s: %d characters", entry.Name, condition.Name, len(condition.Expression))
 						}
 					}
 				}
 			}
 			plain := object(t, "{metadata: {name: a, labels: {team-7.example.com/with-a-long-name: "+strings.Repeat("v", 63)+", a: value-7}}, spec: {restartPolicy: Never, activeDeadlineSeconds: 5}}")
-			for _, of := range all.mutating {
-				given = given || sends(t, &of, plain)
+			for _, webhook := range all.mutating {
+				given = given || sends(t, &webhook, plain)
 			}
-			for _, of := range all.validating {
-				judged = judged || sends(t, &of, plain)
+			for _, webhook := range all.validating {
+				judged = judged || sends(t, &webhook, plain)
 			}
 			if !given || !judged {
 				t.Errorf("a Job to which a policy applies is sent to be defaulted %t, to be validated %t", given, judged)
@@ -86,14 +86,14 @@ func TestManyPoliciesStayWithinTheLimits(t *testing.T) {
 
 // sends reports whether the conditions of a webhook for new Jobs let an object through, wherever it
 // is.
-func sends(t *testing.T, of *admissionv1.MutatingWebhook, with map[string]any) bool {
+func sends(t *testing.T, webhook *admissionv1.MutatingWebhook, with map[string]any) bool {
 	t.Helper()
-	for _, rule := range of.Rules {
+	for _, rule := range webhook.Rules {
 		if rule.APIGroups[0] != policy.JobProfile.Kind.Group || rule.Resources[0] != "jobs" || rule.Operations[0] != admissionv1.Create {
 			continue
 		}
-		for _, at := range of.MatchConditions {
-			if !condition(t, at.Expression, with, nil) {
+		for _, matchCondition := range webhook.MatchConditions {
+			if !condition(t, matchCondition.Expression, with, nil) {
 				return false
 			}
 		}
@@ -104,13 +104,13 @@ func sends(t *testing.T, of *admissionv1.MutatingWebhook, with map[string]any) b
 
 func manyKinds(t *testing.T, count int) []platform.Served {
 	t.Helper()
-	of := profile(t, "{"+state+`, fields: {ttl: spec.ttl}, podTemplates: ["spec.a[*].template", "spec.b.template"]}`)
-	one := compiled(t, of)[0]
+	kindProfile := profile(t, "{"+state+`, fields: {ttl: spec.ttl}, podTemplates: ["spec.a[*].template", "spec.b.template"]}`)
+	p := compiled(t, kindProfile)[0]
 	var out []platform.Served
 	for i := range count {
-		copied := *one.Profile
+		copied := *p.Profile
 		copied.Kind.Kind, copied.Resource = fmt.Sprintf("Render%d", i), fmt.Sprintf("renders%d", i)
-		wrapped := *one
+		wrapped := *p
 		wrapped.Profile = &copied
 		out = append(out, platform.Served{Profile: &wrapped})
 	}

@@ -57,10 +57,10 @@ type plan struct {
 	mutating, validating []admissionv1.MutatingWebhook
 }
 
-func newPlan(in *Input) *plan {
-	out := planOf(in)
-	if !in.coarse && (sizeOf(out.mutating) > maxPlan || sizeOf(out.validating) > maxPlan) {
-		coarse := *in
+func newPlan(input *Input) *plan {
+	out := planOf(input)
+	if !input.coarse && (sizeOf(out.mutating) > maxPlan || sizeOf(out.validating) > maxPlan) {
+		coarse := *input
 		coarse.coarse = true
 		return planOf(&coarse)
 	}
@@ -77,27 +77,27 @@ func sizeOf(entries []admissionv1.MutatingWebhook) int {
 	return total
 }
 
-func planOf(in *Input) *plan {
+func planOf(input *Input) *plan {
 	out := &plan{}
 	kinds := builtin()
-	for i := range in.Kinds {
-		k := newKind(&in.Kinds[i], in.coarse)
+	for i := range input.Kinds {
+		k := newKind(&input.Kinds[i], input.coarse)
 		if k.Kind.Group == wellknown.Group {
 			continue // No policy limits Curfew's own objects.
 		}
-		out.kind(in, k)
+		out.kind(input, k)
 		kinds = append(kinds, k)
 	}
-	policies := selections(in.Policies)
+	policies := selections(input.Policies)
 	for _, k := range kinds {
-		out.policies(in, k, policies)
-		out.removedLabels(in, k, policies)
+		out.policies(input, k, policies)
+		out.removedLabels(input, k, policies)
 	}
-	out.defaultLabels(in, kinds, policies)
-	out.labels(in, kinds)
+	out.defaultLabels(input, kinds, policies)
+	out.labels(input, kinds)
 	for i := range out.validating {
-		if in.FailClosed {
-			out.validating[i] = in.unprotected(out.validating[i])
+		if input.FailClosed {
+			out.validating[i] = input.unprotected(out.validating[i])
 		}
 	}
 	out.mutating, out.validating = merged(out.mutating), merged(out.validating)
@@ -107,37 +107,37 @@ func planOf(in *Input) *plan {
 }
 
 // kind adds the webhooks of a kind.
-func (p *plan) kind(in *Input, k *kind) {
+func (p *plan) kind(input *Input, k *kind) {
 	create, both := k.rule(admissionv1.Create), k.rule(admissionv1.Create, admissionv1.Update)
 	if k.ClusterScoped {
-		p.validating = append(p.validating, in.entry("validate."+k.name(), both, nil, concerns(k.validated)))
+		p.validating = append(p.validating, input.entry("validate."+k.name(), both, nil, concerns(k.validated)))
 	} else {
 		p.validating = append(p.validating,
-			in.entry("validate."+k.name(), both, label(wellknown.LabelInUse, true), concerns(isCreated+" ||\n"+k.validated)),
-			in.entry("validate-marked."+k.name(), both, label(wellknown.LabelInUse, false), concerns(k.validated)))
+			input.entry("validate."+k.name(), both, label(wellknown.LabelInUse, true), concerns(isCreated+" ||\n"+k.validated)),
+			input.entry("validate-marked."+k.name(), both, label(wellknown.LabelInUse, false), concerns(k.validated)))
 	}
 	if k.isRuntime { // It has a stamp that says since when it has its TTL.
-		p.mutating = append(p.mutating, in.entry("runtimes", both, nil, concerns(withOld(anyOf(k.differ(true, nil, k.ttls...))))))
+		p.mutating = append(p.mutating, input.entry("runtimes", both, nil, concerns(withOld(anyOf(k.differ(true, nil, k.ttls...))))))
 	}
 	if !k.Finishable() {
 		return // It never gets a default.
 	}
 	values := k.differ(true, nil, k.TTL, k.TTLSucceeded, k.TTLFailed, k.Deadline)
-	p.mutating = append(p.mutating, in.entry("changed-defaults", k.rule(admissionv1.Update), nil,
+	p.mutating = append(p.mutating, input.entry("changed-defaults", k.rule(admissionv1.Update), nil,
 		admissionv1.MatchCondition{Name: "may-change-a-default", Expression: k.mayChangeDefault()},
 		admissionv1.MatchCondition{Name: "its-value-changes", Expression: withOld(anyOf(values))}))
 	if k.ClusterScoped {
-		p.mutating = append(p.mutating, in.entry("defaults-cluster", create, nil, k.mayBeDefaulted()))
+		p.mutating = append(p.mutating, input.entry("defaults-cluster", create, nil, k.mayBeDefaulted()))
 		return
 	}
 	p.mutating = append(p.mutating,
-		in.unprotected(in.entry("defaults", create, label(wellknown.LabelInUse, true))),
-		in.entry("defaults-marked", create, label(wellknown.LabelInUse, false), k.mayBeDefaulted()))
+		input.unprotected(input.entry("defaults", create, label(wellknown.LabelInUse, true))),
+		input.entry("defaults-marked", create, label(wellknown.LabelInUse, false), k.mayBeDefaulted()))
 }
 
 // entry makes a webhook that never sends objects in Curfew's own namespace, nor objects being
 // deleted.
-func (in *Input) entry(
+func (input *Input) entry(
 	name string, rule admissionv1.RuleWithOperations, namespaces []metav1.LabelSelectorRequirement, conditions ...admissionv1.MatchCondition,
 ) admissionv1.MutatingWebhook {
 	return admissionv1.MutatingWebhook{
@@ -145,7 +145,7 @@ func (in *Input) entry(
 		Rules:       []admissionv1.RuleWithOperations{rule},
 		MatchPolicy: new(admissionv1.Equivalent),
 		NamespaceSelector: &metav1.LabelSelector{MatchExpressions: append([]metav1.LabelSelectorRequirement{
-			{Key: corev1.LabelMetadataName, Operator: metav1.LabelSelectorOpNotIn, Values: []string{in.Namespace}},
+			{Key: corev1.LabelMetadataName, Operator: metav1.LabelSelectorOpNotIn, Values: []string{input.Namespace}},
 		}, namespaces...)},
 		ObjectSelector:          &metav1.LabelSelector{},
 		SideEffects:             new(admissionv1.SideEffectClassNone),

@@ -115,8 +115,8 @@ func TestNothingToSend(t *testing.T) {
 	}
 	elsewhere := staticMutating()
 	elsewhere.Webhooks = elsewhere.Webhooks[:1]
-	in := &Input{Kinds: builtinKinds(t), Namespace: "curfew-system"}
-	if mutating, validating := Configurations(in, elsewhere, &admissionv1.MutatingWebhookConfiguration{}); mutating != nil || validating != nil {
+	input := &Input{Kinds: builtinKinds(t), Namespace: "curfew-system"}
+	if mutating, validating := Configurations(input, elsewhere, &admissionv1.MutatingWebhookConfiguration{}); mutating != nil || validating != nil {
 		t.Errorf("got %v and %v without a webhook to send to", mutating, validating)
 	}
 }
@@ -141,16 +141,16 @@ func TestPlainLabels(t *testing.T) {
 
 // However many kinds there are, an expression stays within what the API server takes.
 func TestManyDeletableKinds(t *testing.T) {
-	in := &Input{Namespace: "curfew-system", Controller: "curfew-controller"}
-	asked := in.mayDelete()
+	input := &Input{Namespace: "curfew-system", Controller: "curfew-controller"}
+	asked := input.mayDelete()
 	if strings.Contains(asked, " in [") {
 		t.Errorf("got %s where nothing is known", asked)
 	}
 	for i := range 5000 {
 		kind := discovery.Kind{GroupVersionKind: schema.GroupVersionKind{Group: "example.com"}, Resource: fmt.Sprintf("things%d", i)}
-		in.Places = append(in.Places, discovery.Place{Kind: kind, Namespaces: []string{""}})
+		input.Places = append(input.Places, discovery.Place{Kind: kind, Namespaces: []string{""}})
 	}
-	got := in.mayDelete()
+	got := input.mayDelete()
 	if len(got) > maxDeletable+1000 || !strings.Contains(got, `"things0.example.com"`) || strings.Contains(got, `"things4999.example.com"`) || !strings.HasSuffix(got, indent(asked)+")") {
 		t.Errorf("got %d characters: %.200s", len(got), got)
 	}
@@ -183,9 +183,9 @@ func TestTargetIsCopied(t *testing.T) {
 func condition(t *testing.T, text string, object, old map[string]any) bool {
 	t.Helper()
 	env := environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion())
-	of := &admissionv1.MatchCondition{Name: "a", Expression: text}
+	matchCondition := &admissionv1.MatchCondition{Name: "a", Expression: text}
 	declared := celplugin.OptionalVariableDeclarations{HasAuthorizer: true}
-	accessor := (*matchconditions.MatchCondition)(of)
+	accessor := (*matchconditions.MatchCondition)(matchCondition)
 	if result := celplugin.NewCompiler(env).CompileCELExpression(accessor, declared, environment.NewExpressions); result.Error != nil {
 		t.Fatalf("%.500s: %.500s", text, result.Error)
 	}
@@ -232,12 +232,12 @@ func TestOddFieldNames(t *testing.T) {
 	names := []string{"keep-for", "in", "namespace", "$ref", "a/b", `quo"te`, `back\slash`, "ünïcode", "0", "true", "_x", "type", "size"}
 	for _, name := range names {
 		t.Run(name, func(t *testing.T) {
-			of := profile(t, "{"+state+"}")
+			kindProfile := profile(t, "{"+state+"}")
 			ttl := v1alpha1.FieldPath("spec." + name)
-			of.Spec.Fields = &v1alpha1.NativeFields{TTL: &ttl}
-			of.Spec.PodTemplates = []v1alpha1.FieldPath{v1alpha1.FieldPath("spec.list[*]." + name)}
-			one := compiled(t, of)[0]
-			s := newKind(&platform.SnapshotOf([]*expression.Profile{one}, []expression.Definition{unknown(one)}).Served()[0], false)
+			kindProfile.Spec.Fields = &v1alpha1.NativeFields{TTL: &ttl}
+			kindProfile.Spec.PodTemplates = []v1alpha1.FieldPath{v1alpha1.FieldPath("spec.list[*]." + name)}
+			p := compiled(t, kindProfile)[0]
+			s := newKind(&platform.SnapshotOf([]*expression.Profile{p}, []expression.Definition{unknown(p)}).Served()[0], false)
 			with := map[string]any{"metadata": map[string]any{}, "spec": map[string]any{name: int64(5)}}
 			without := map[string]any{"metadata": map[string]any{}, "spec": map[string]any{name + "x": int64(5)}}
 			template := map[string]any{"metadata": map[string]any{}, "spec": map[string]any{"list": []any{map[string]any{name: map[string]any{
@@ -254,8 +254,8 @@ func TestOddFieldNames(t *testing.T) {
 
 // Where a schema says nothing, whatever stands there must not make an expression fail.
 func TestNoShapeFails(t *testing.T) {
-	one := compiled(t, profile(t, "{"+state+`, fields: {ttl: spec.ttl.seconds}, podTemplates: ["spec.stages[*].template", "spec.nested[*].inner[*]", spec.template]}`))[0]
-	s := newKind(&platform.SnapshotOf([]*expression.Profile{one}, []expression.Definition{unknown(one)}).Served()[0], false)
+	p := compiled(t, profile(t, "{"+state+`, fields: {ttl: spec.ttl.seconds}, podTemplates: ["spec.stages[*].template", "spec.nested[*].inner[*]", spec.template]}`))[0]
+	s := newKind(&platform.SnapshotOf([]*expression.Profile{p}, []expression.Definition{unknown(p)}).Served()[0], false)
 	for _, text := range []string{
 		"{}", "{spec: 5}", "{spec: null}", "{spec: text}", "{spec: {ttl: 7, stages: 3, template: 8}}", "{spec: {stages: {a: b}}}", "{spec: {stages: [1, null, a, {}]}}",
 		"{spec: {stages: [{template: 5}, {template: {metadata: 4}}, {template: {metadata: {annotations: 3, labels: [1]}}}]}}",
@@ -283,15 +283,15 @@ func TestLargeProfilesCompileQuickly(t *testing.T) {
 		coarse bool
 	}{"large": {3, false}, "largest": {32, true}} {
 		t.Run(name, func(t *testing.T) {
-			of := profile(t, "{"+state+", fields: {ttl: spec.a.b.c.d.e.f.ttl}}")
+			kindProfile := profile(t, "{"+state+", fields: {ttl: spec.a.b.c.d.e.f.ttl}}")
 			for i := range test.paths {
-				of.Spec.PodTemplates = append(of.Spec.PodTemplates,
+				kindProfile.Spec.PodTemplates = append(kindProfile.Spec.PodTemplates,
 					v1alpha1.FieldPath(fmt.Sprintf("spec.p%d.q[*].r.s[*].t.u[*].template", i)), v1alpha1.FieldPath(fmt.Sprintf("spec.o%d.template", i)))
-				of.Spec.Templates = append(of.Spec.Templates, v1alpha1.ObjectTemplate{Path: v1alpha1.FieldPath(fmt.Sprintf("spec.t%d[*].template", i)), Kind: v1alpha1.GroupKind{Group: "example.com", Kind: "Other"}})
-				of.Spec.ForbiddenFields = append(of.Spec.ForbiddenFields, v1alpha1.ForbiddenField{Path: v1alpha1.FieldPath(fmt.Sprintf("spec.f%d[*].u.v.w", i)), Reason: "r"})
+				kindProfile.Spec.Templates = append(kindProfile.Spec.Templates, v1alpha1.ObjectTemplate{Path: v1alpha1.FieldPath(fmt.Sprintf("spec.t%d[*].template", i)), Kind: v1alpha1.GroupKind{Group: "example.com", Kind: "Other"}})
+				kindProfile.Spec.ForbiddenFields = append(kindProfile.Spec.ForbiddenFields, v1alpha1.ForbiddenField{Path: v1alpha1.FieldPath(fmt.Sprintf("spec.f%d[*].u.v.w", i)), Reason: "r"})
 			}
-			one := compiled(t, of)[0]
-			s := newKind(&platform.SnapshotOf([]*expression.Profile{one}, []expression.Definition{unknown(one)}).Served()[0], false)
+			p := compiled(t, kindProfile)[0]
+			s := newKind(&platform.SnapshotOf([]*expression.Profile{p}, []expression.Definition{unknown(p)}).Served()[0], false)
 			begin := time.Now()
 			bare, other := object(t, "{spec: {}}"), object(t, "{metadata: {generation: 2}, spec: {replicas: 1}}")
 			if got := condition(t, s.touched(), bare, nil); got != test.coarse {

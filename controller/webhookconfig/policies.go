@@ -83,7 +83,7 @@ func equal(a, b metav1.LabelSelectorRequirement) bool { return compare(a, b) == 
 const maxSelections = 8
 
 // narrowed returns the selections with a policy that concerns a kind, with these policies alone.
-func narrowed(in *Input, all []selection, concerns func(*v1alpha1.LifecyclePolicySpec) bool) []selection {
+func narrowed(input *Input, all []selection, concerns func(*v1alpha1.LifecyclePolicySpec) bool) []selection {
 	var out []selection
 	for _, s := range all {
 		s.policies = slices.DeleteFunc(slices.Clone(s.policies), func(p *v1alpha1.LifecyclePolicy) bool { return !concerns(&p.Spec) })
@@ -91,7 +91,7 @@ func narrowed(in *Input, all []selection, concerns func(*v1alpha1.LifecyclePolic
 			out = append(out, s)
 		}
 	}
-	if len(out) <= 1 || len(out) <= maxSelections && !in.coarse {
+	if len(out) <= 1 || len(out) <= maxSelections && !input.coarse {
 		return out
 	}
 	var everything selection
@@ -107,13 +107,13 @@ func (s *selection) any(does func(*v1alpha1.LifecyclePolicySpec) bool) bool {
 
 // policies adds the webhooks that send new objects of a kind because policies match them. In
 // namespaces in which all new objects are sent anyway, they send nothing.
-func (p *plan) policies(in *Input, k *kind, all []selection) {
+func (p *plan) policies(input *Input, k *kind, all []selection) {
 	gives := func(spec *v1alpha1.LifecyclePolicySpec) bool {
-		return !k.unchanging && k.matches(spec) && k.getsDefault(in, spec)
+		return !k.unchanging && k.matches(spec) && k.getsDefault(input, spec)
 	}
 	bounds := func(spec *v1alpha1.LifecyclePolicySpec) bool { return k.matches(spec) && k.isBounded(spec) }
 	entry := func(name, inUse string, operation admissionv1.OperationType, s *selection, conditions ...admissionv1.MatchCondition) admissionv1.MutatingWebhook {
-		out := in.entry(name, k.rule(operation), append(label(inUse, false), s.namespaces...), conditions...)
+		out := input.entry(name, k.rule(operation), append(label(inUse, false), s.namespaces...), conditions...)
 		out.ObjectSelector.MatchExpressions = s.labels
 		return out
 	}
@@ -123,10 +123,10 @@ func (p *plan) policies(in *Input, k *kind, all []selection) {
 	if !k.Finishable() {
 		defaulted = ""
 	}
-	for _, s := range narrowed(in, all, gives) {
-		p.mutating = append(p.mutating, in.unprotected(entry("policies", defaulted, admissionv1.Create, &s, mayMatch(k.mayGetDefault()))))
+	for _, s := range narrowed(input, all, gives) {
+		p.mutating = append(p.mutating, input.unprotected(entry("policies", defaulted, admissionv1.Create, &s, mayMatch(k.mayGetDefault()))))
 	}
-	for _, s := range narrowed(in, all, func(spec *v1alpha1.LifecyclePolicySpec) bool { return gives(spec) || bounds(spec) }) {
+	for _, s := range narrowed(input, all, func(spec *v1alpha1.LifecyclePolicySpec) bool { return gives(spec) || bounds(spec) }) {
 		var conditions []string
 		if s.any(gives) {
 			conditions = append(conditions, k.mayGetDefault())
@@ -140,7 +140,7 @@ func (p *plan) policies(in *Input, k *kind, all []selection) {
 	if k.Kind != policy.PodProfile.Kind {
 		return // The changed deadlines of other kinds are sent anyway.
 	}
-	for _, s := range narrowed(in, all, bounds) {
+	for _, s := range narrowed(input, all, bounds) {
 		p.validating = append(p.validating, entry("validate-deadlines."+k.name(), k.inUse, admissionv1.Update, &s,
 			otherwise, mayMatch(k.deadlineChanged())))
 	}
@@ -156,24 +156,24 @@ func (k *kind) matches(spec *v1alpha1.LifecyclePolicySpec) bool {
 		return false
 	}
 	kinds := spec.Match.Kinds
-	return len(kinds) == 0 || slices.ContainsFunc(kinds, func(of v1alpha1.GroupKind) bool {
-		return (of.Group == "*" || of.Group == k.Kind.Group) && (of.Kind == "*" || of.Kind == k.Kind.Kind)
+	return len(kinds) == 0 || slices.ContainsFunc(kinds, func(kind v1alpha1.GroupKind) bool {
+		return (kind.Group == "*" || kind.Group == k.Kind.Group) && (kind.Kind == "*" || kind.Kind == k.Kind.Kind)
 	})
 }
 
 // getsDefault reports whether a policy may give new objects of the kind a default. Kinds that never
 // finish get a TTL label only from a policy that names them: one for every kind is not meant for
 // Deployments.
-func (k *kind) getsDefault(in *Input, spec *v1alpha1.LifecyclePolicySpec) bool {
+func (k *kind) getsDefault(input *Input, spec *v1alpha1.LifecyclePolicySpec) bool {
 	defaults := spec.Defaults
 	if defaults == nil {
 		return false
 	}
-	on := func(trigger policy.Trigger) bool { return !slices.Contains(in.Off, trigger) }
+	on := func(trigger policy.Trigger) bool { return !slices.Contains(input.Off, trigger) }
 	ttl := defaults.TTL != nil || defaults.TTLSucceeded != nil || defaults.TTLFailed != nil
 	return ttl && k.Finishable() && on(policy.TriggerTTL) ||
 		defaults.Deadline != nil && k.DefaultDeadline && on(policy.TriggerDeadline) ||
-		k.getsLabel(in, spec)
+		k.getsLabel(input, spec)
 }
 
 // named reports whether a policy names the kind.
@@ -182,9 +182,9 @@ func (k *kind) named(spec *v1alpha1.LifecyclePolicySpec) bool {
 }
 
 // getsLabel reports whether a policy may give objects of the kind a TTL label.
-func (k *kind) getsLabel(in *Input, spec *v1alpha1.LifecyclePolicySpec) bool {
+func (k *kind) getsLabel(input *Input, spec *v1alpha1.LifecyclePolicySpec) bool {
 	named := k.named(spec) && !policy.EssentialKind(k.Kind.GroupKind())
-	return spec.Defaults != nil && spec.Defaults.TTLLabel != nil && (k.Finishable() || named) && !slices.Contains(in.Off, policy.TriggerLabel)
+	return spec.Defaults != nil && spec.Defaults.TTLLabel != nil && (k.Finishable() || named) && !slices.Contains(input.Off, policy.TriggerLabel)
 }
 
 // isBounded reports whether a policy bounds deadlines, which objects of the kind may have without a
@@ -196,9 +196,9 @@ func (k *kind) isBounded(spec *v1alpha1.LifecyclePolicySpec) bool {
 
 // unprotected leaves the namespaces of --protect out of a webhook. A selector takes names only, so
 // that patterns become a match condition.
-func (in *Input) unprotected(out admissionv1.MutatingWebhook) admissionv1.MutatingWebhook {
+func (input *Input) unprotected(out admissionv1.MutatingWebhook) admissionv1.MutatingWebhook {
 	var names, patterns []string
-	for _, name := range in.Protect {
+	for _, name := range input.Protect {
 		if judging.IsPattern(name) {
 			patterns = append(patterns, name)
 		} else {
@@ -218,12 +218,12 @@ func (in *Input) unprotected(out admissionv1.MutatingWebhook) admissionv1.Mutati
 
 // protection adds the webhooks that send objects of a kind without a profile if a request protects
 // them, and a policy that names the kind denies that. Labelled objects are sent for their label.
-func (p *plan) protection(in *Input, k *kind, all []selection) {
+func (p *plan) protection(input *Input, k *kind, all []selection) {
 	denies := func(spec *v1alpha1.LifecyclePolicySpec) bool {
 		return k.matches(spec) && spec.Bounds != nil && spec.Bounds.Protect != "" && k.named(spec)
 	}
-	for _, s := range narrowed(in, all, denies) {
-		out := in.entry("validate-protection", k.withStatus(admissionv1.Create, admissionv1.Update), s.namespaces, admissionv1.MatchCondition{
+	for _, s := range narrowed(input, all, denies) {
+		out := input.entry("validate-protection", k.withStatus(admissionv1.Create, admissionv1.Update), s.namespaces, admissionv1.MatchCondition{
 			Name: "it-is-protected", Expression: fmt.Sprintf("object.?metadata.?annotations[?%[1]q].hasValue() &&\n("+isCreated+
 				" || object.?metadata.?annotations[?%[1]q] != oldObject.?metadata.?annotations[?%[1]q])", wellknown.AnnotationProtect)})
 		out.ObjectSelector.MatchExpressions = slices.Concat(label(wellknown.LabelTTL, false), s.labels)

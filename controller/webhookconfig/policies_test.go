@@ -59,9 +59,9 @@ func everyLabels() []labels.Set {
 	return out
 }
 
-func matches(t *testing.T, of *metav1.LabelSelector, set labels.Set) bool {
+func matches(t *testing.T, labelSelector *metav1.LabelSelector, set labels.Set) bool {
 	t.Helper()
-	selector, err := metav1.LabelSelectorAsSelector(of)
+	selector, err := metav1.LabelSelectorAsSelector(labelSelector)
 	must(t, err)
 	return selector.Matches(set)
 }
@@ -73,20 +73,20 @@ func TestSelectedObjectsAreSent(t *testing.T) {
 	sets := everyLabels()
 	everything, sent, kept := 0, 0, 0
 	for range 300 {
-		in := &Input{Namespace: "curfew-system"}
+		input := &Input{Namespace: "curfew-system"}
 		for i := range 1 + random.IntN(maxSelections+3) {
-			in.Policies = append(in.Policies, &v1alpha1.LifecyclePolicy{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint(i)}, Spec: v1alpha1.LifecyclePolicySpec{
+			input.Policies = append(input.Policies, &v1alpha1.LifecyclePolicy{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint(i)}, Spec: v1alpha1.LifecyclePolicySpec{
 				Match:    v1alpha1.Match{NamespaceSelector: someSelector(random, 2), ObjectSelector: someSelector(random, 2)},
 				Defaults: &v1alpha1.Defaults{Deadline: &v1alpha1.DurationValue{}}}})
 		}
-		all := newPlan(in).mutating
+		all := newPlan(input).mutating
 		if len(all) > maxSelections {
 			t.Fatalf("%d webhooks", len(all))
 		}
 		coarse := len(all) == 1 && len(all[0].NamespaceSelector.MatchExpressions) == 2 && len(all[0].ObjectSelector.MatchExpressions) == 0
 		for range 50 {
 			namespace, object := sets[random.IntN(len(sets))], sets[random.IntN(len(sets))]
-			want := slices.ContainsFunc(in.Policies, func(p *v1alpha1.LifecyclePolicy) bool {
+			want := slices.ContainsFunc(input.Policies, func(p *v1alpha1.LifecyclePolicy) bool {
 				return matches(t, p.Spec.Match.NamespaceSelector, namespace) && matches(t, p.Spec.Match.ObjectSelector, object)
 			})
 			have := slices.ContainsFunc(all, func(e admissionv1.MutatingWebhook) bool {
@@ -145,14 +145,14 @@ func TestDefaultsThatAreSwitchedOff(t *testing.T) {
 		"label":         {v1alpha1.Defaults{TTLLabel: label}, policy.TriggerLabel},
 		"more defaults": {v1alpha1.Defaults{TTL: ttl, Deadline: deadline}, ""},
 	} {
-		in := &Input{Namespace: "curfew-system", Policies: []*v1alpha1.LifecyclePolicy{{Spec: v1alpha1.LifecyclePolicySpec{
+		input := &Input{Namespace: "curfew-system", Policies: []*v1alpha1.LifecyclePolicy{{Spec: v1alpha1.LifecyclePolicySpec{
 			Match: v1alpha1.Match{Kinds: []v1alpha1.GroupKind{{Group: "batch", Kind: "Job"}}}, Defaults: &test.defaults}}}}
-		if sent := len(newPlan(in).mutating); sent == 0 {
+		if sent := len(newPlan(input).mutating); sent == 0 {
 			t.Errorf("%s: not sent although all is on", name)
 		}
 		for _, off := range []policy.Trigger{policy.TriggerTTL, policy.TriggerLabel, policy.TriggerDeadline} {
-			in.Off = []policy.Trigger{off}
-			if sent := len(newPlan(in).mutating) > 0; sent != (off != test.off) {
+			input.Off = []policy.Trigger{off}
+			if sent := len(newPlan(input).mutating) > 0; sent != (off != test.off) {
 				t.Errorf("%s: with %s off, sent %t", name, off, sent)
 			}
 		}

@@ -14,7 +14,7 @@ import (
 // New objects in namespaces of --protect are not sent for defaults. With --fail-closed nothing is
 // sent there that an outage would refuse. Patterns become match conditions.
 func TestProtectedNamespacesAreLeftOut(t *testing.T) {
-	in := &Input{Namespace: "curfew-system", Protect: []string{"curfew-system", "kube-system", "openshift-*", "*.x"},
+	input := &Input{Namespace: "curfew-system", Protect: []string{"curfew-system", "kube-system", "openshift-*", "*.x"},
 		Policies: []*v1alpha1.LifecyclePolicy{{Spec: v1alpha1.LifecyclePolicySpec{Defaults: &v1alpha1.Defaults{TTL: &v1alpha1.TTLValue{}}}}}}
 	leftOut := func(e admissionv1.MutatingWebhook) bool {
 		names := slices.ContainsFunc(e.NamespaceSelector.MatchExpressions, func(r metav1.LabelSelectorRequirement) bool {
@@ -27,8 +27,8 @@ func TestProtectedNamespacesAreLeftOut(t *testing.T) {
 		return names
 	}
 	for _, closed := range []bool{false, true} {
-		in.FailClosed = closed
-		plan := newPlan(in)
+		input.FailClosed = closed
+		plan := newPlan(input)
 		if !slices.ContainsFunc(plan.mutating, func(e admissionv1.MutatingWebhook) bool { return strings.HasPrefix(e.Name, "policies") }) || len(plan.validating) == 0 {
 			t.Fatalf("the plan has %d and %d webhooks", len(plan.mutating), len(plan.validating))
 		}

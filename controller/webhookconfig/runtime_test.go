@@ -29,8 +29,8 @@ func TestObjectsThatARuntimeSaysSomethingAbout(t *testing.T) {
 		"its key":                    {false, object(t, `{metadata: {annotations: {curfew.dev/active-deadline: 1h}}}`), true},
 	} {
 		trainJob.RuntimeSets = c.deadline
-		of := newKind(trainJob, false)
-		for to, expression := range map[string]string{"defaulted": of.mayBeDefaulted().Expression, "validated": of.touched()} {
+		kind := newKind(trainJob, false)
+		for to, expression := range map[string]string{"defaulted": kind.mayBeDefaulted().Expression, "validated": kind.touched()} {
 			if got := condition(t, expression, c.object, nil); got != c.want {
 				t.Errorf("%s, to be %s: sent %v, want %v", name, to, got, c.want)
 			}

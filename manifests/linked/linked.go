@@ -73,28 +73,28 @@ func Modules(root, program string, platforms ...string) ([]Module, error) {
 			return nil, err
 		}
 		for decoder := json.NewDecoder(bytes.NewReader(text)); ; {
-			var one listed
-			if err := decoder.Decode(&one); errors.Is(err, io.EOF) {
+			var info listed
+			if err := decoder.Decode(&info); errors.Is(err, io.EOF) {
 				break
 			} else if err != nil {
 				return nil, fmt.Errorf("output of go list: %w", err)
 			}
 			module, top := Module{Path: "std", Version: version}, goroot
 			switch {
-			case one.Standard:
-				one.Dir = goroot
-			case one.Module.Main:
+			case info.Standard:
+				info.Dir = goroot
+			case info.Module.Main:
 				continue
-			case one.Module.Replace != nil:
-				return nil, fmt.Errorf("module %s is replaced by %s: a release needs the module itself", one.Module.Path, one.Module.Replace.Path)
+			case info.Module.Replace != nil:
+				return nil, fmt.Errorf("module %s is replaced by %s: a release needs the module itself", info.Module.Path, info.Module.Replace.Path)
 			default:
-				module = Module{Path: one.Module.Path, Version: one.Module.Version}
-				top = strings.TrimSuffix(one.Dir, filepath.FromSlash(strings.TrimPrefix(one.ImportPath, module.Path)))
+				module = Module{Path: info.Module.Path, Version: info.Module.Version}
+				top = strings.TrimSuffix(info.Dir, filepath.FromSlash(strings.TrimPrefix(info.ImportPath, module.Path)))
 			}
 			if found[module.Path] == nil {
 				found[module.Path] = &module
 			}
-			for dir := one.Dir; !seen[dir]; dir = filepath.Dir(dir) {
+			for dir := info.Dir; !seen[dir]; dir = filepath.Dir(dir) {
 				seen[dir] = true
 				if err := found[module.Path].read(top, dir); err != nil {
 					return nil, err

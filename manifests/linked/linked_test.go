@@ -119,11 +119,11 @@ func TestSBOM(t *testing.T) {
 		t.Errorf("the document begins with %s %+v", got.SpecVersion, top)
 	}
 	const purl = "pkg:golang/example.com/a@v1.0.0%2Bincompatible"
-	if one := (*got.Components)[0]; len(*got.Components) != 1 || one.Type != cyclonedx.ComponentTypeLibrary || one.Name != "example.com/a" ||
-		one.Version != "v1.0.0+incompatible" || one.PackageURL != purl || one.BOMRef != purl || len(*one.Licenses) != 2 || (*one.Licenses)[1].License.ID != "MIT" {
-		t.Errorf("component %+v", one)
+	if c := (*got.Components)[0]; len(*got.Components) != 1 || c.Type != cyclonedx.ComponentTypeLibrary || c.Name != "example.com/a" ||
+		c.Version != "v1.0.0+incompatible" || c.PackageURL != purl || c.BOMRef != purl || len(*c.Licenses) != 2 || (*c.Licenses)[1].License.ID != "MIT" {
+		t.Errorf("component %+v", c)
 	}
-	if of := (*got.Dependencies)[0]; of.Ref != top.BOMRef || !slices.Equal(*of.Dependencies, []string{purl}) {
-		t.Errorf("dependencies %+v", of)
+	if dependency := (*got.Dependencies)[0]; dependency.Ref != top.BOMRef || !slices.Equal(*dependency.Dependencies, []string{purl}) {
+		t.Errorf("dependencies %+v", dependency)
 	}
 }

@@ -36,8 +36,8 @@ func sbom(program, version string, created time.Time, modules []Module) ([]byte,
 	top.Name = program
 	components, refs := []cyclonedx.Component{}, []string{}
 	for _, module := range modules {
-		one := component(cyclonedx.ComponentTypeLibrary, module)
-		components, refs = append(components, one), append(refs, one.BOMRef)
+		part := component(cyclonedx.ComponentTypeLibrary, module)
+		components, refs = append(components, part), append(refs, part.BOMRef)
 	}
 	bom := cyclonedx.NewBOM()
 	bom.Metadata = &cyclonedx.Metadata{Timestamp: created.UTC().Format(time.RFC3339), Component: &top}

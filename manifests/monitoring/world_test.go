@@ -141,9 +141,9 @@ func controller(t *testing.T, registry *prometheus.Registry) {
 		}
 	}
 	kind := kinds["ttl"]
-	object := func(name string, at time.Time) expire.Entry {
+	object := func(name string, instant time.Time) expire.Entry {
 		return expire.Entry{Kind: kind, Namespace: "ci", Name: name, UID: types.UID(name), ResourceVersion: "1",
-			Expiry: at, Source: "object", Backfill: name == "old"}
+			Expiry: instant, Source: "object", Backfill: name == "old"}
 	}
 	expiry.Upsert(object("later", time.Now().Add(time.Hour)))
 	must(t, ping(t.Context()))
@@ -180,7 +180,7 @@ func unusableValue(t *testing.T, registry *prometheus.Registry) {
 		Status: batchv1.JobStatus{CompletionTime: &finished, Conditions: []batchv1.JobCondition{
 			{Type: batchv1.JobComplete, Status: "True", LastTransitionTime: finished}}},
 	}
-	one, err := feed.New(feed.Kind{
+	f, err := feed.New(feed.Kind{
 		Profile: policy.JobProfile, Triggers: []*feed.Trigger{feed.TTLs(nil)},
 		Get: func(context.Context, string, string) (runtime.Object, error) { return job, nil },
 		Facts: func(_ context.Context, o runtime.Object) (*policy.Facts, error) {
@@ -188,7 +188,7 @@ func unusableValue(t *testing.T, registry *prometheus.Registry) {
 		},
 	}, feed.Options{Engine: expiry, Cached: nothing, Live: nothing, Reports: reports, Log: logr.Discard()})
 	must(t, err)
-	if _, err := one.Judge(t.Context(), expire.Entry{Namespace: "ci", Name: "j", UID: "u"}); err != nil {
+	if _, err := f.Judge(t.Context(), expire.Entry{Namespace: "ci", Name: "j", UID: "u"}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -200,7 +200,7 @@ func census(t *testing.T, registry *prometheus.Registry) {
 	expiry, err := expire.New(expire.Options{Triggers: triggers(t, answers{}, nil)})
 	must(t, err)
 	known := make(chan struct{})
-	one, err := feed.New(feed.Kind{
+	f, err := feed.New(feed.Kind{
 		Profile: policy.JobProfile, Triggers: []*feed.Trigger{feed.TTLs(nil)},
 		Watch: func(context.Context, metav1.ListOptions) (watch.Interface, error) {
 			all := watch.NewRaceFreeFake()
@@ -210,7 +210,7 @@ func census(t *testing.T, registry *prometheus.Registry) {
 		},
 	}, feed.Options{Engine: expiry, Cached: nothing, Live: nothing, Log: logr.Discard(), Synced: counted, Listed: func(int) { close(known) }})
 	must(t, err)
-	go func() { _ = one.Run(t.Context()) }()
+	go func() { _ = f.Run(t.Context()) }()
 	<-known
 }
 

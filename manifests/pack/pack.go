@@ -75,7 +75,7 @@ func TarGz(modified time.Time, files ...File) ([]byte, error) {
 // Commit returns the commit of a repository, with "-dirty" where files differ from it, and its time
 // or SOURCE_DATE_EPOCH. An archive of the source has no history: its commit is empty and its time
 // the epoch.
-func Commit(root string) (commit string, at time.Time, err error) {
+func Commit(root string) (commit string, t time.Time, err error) {
 	git := func(args ...string) (string, error) {
 		cmd := exec.Command("git", args...)
 		cmd.Dir = root
@@ -88,7 +88,7 @@ func Commit(root string) (commit string, at time.Time, err error) {
 		seconds, commit, _ = strings.Cut(text, " ")
 		changed, err := git("status", "--porcelain")
 		if err != nil {
-			return "", at, fmt.Errorf("git status in %s: %w", root, err)
+			return "", t, fmt.Errorf("git status in %s: %w", root, err)
 		}
 		if changed != "" {
 			commit += "-dirty"
@@ -97,7 +97,7 @@ func Commit(root string) (commit string, at time.Time, err error) {
 	seconds = cmp.Or(os.Getenv("SOURCE_DATE_EPOCH"), seconds)
 	number, err := strconv.ParseInt(seconds, 10, 64)
 	if err != nil {
-		return "", at, fmt.Errorf("SOURCE_DATE_EPOCH=%s: give seconds since 1970", seconds)
+		return "", t, fmt.Errorf("SOURCE_DATE_EPOCH=%s: give seconds since 1970", seconds)
 	}
 	return commit, time.Unix(number, 0).UTC(), nil
 }

@@ -24,9 +24,9 @@ func TestCommit(t *testing.T) {
 	expect := func(folder, epoch, commit string, seconds int64) {
 		t.Helper()
 		t.Setenv("SOURCE_DATE_EPOCH", epoch)
-		got, at, err := Commit(folder)
-		if err != nil || got != commit || at.Unix() != seconds {
-			t.Errorf("%s: commit %q at %d, error %v; want %q at %d", folder, got, at.Unix(), err, commit, seconds)
+		got, instant, err := Commit(folder)
+		if err != nil || got != commit || instant.Unix() != seconds {
+			t.Errorf("%s: commit %q at %d, error %v; want %q at %d", folder, got, instant.Unix(), err, commit, seconds)
 		}
 	}
 	expect(root, "", "", 0)

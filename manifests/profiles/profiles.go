@@ -21,8 +21,8 @@ const kustomization = "kustomization.yaml"
 // Typed returns the profiles of kinds that are built into Kubernetes.
 func Typed(all []*v1alpha1.KindProfile) []*v1alpha1.KindProfile {
 	return slices.DeleteFunc(slices.Clone(all), func(profile *v1alpha1.KindProfile) bool {
-		return !slices.ContainsFunc(policy.BuiltinProfiles(), func(of *policy.Profile) bool {
-			return of.Kind.Group == profile.Spec.Kind.Group && of.Kind.Kind == profile.Spec.Kind.Kind
+		return !slices.ContainsFunc(policy.BuiltinProfiles(), func(builtin *policy.Profile) bool {
+			return builtin.Kind.Group == profile.Spec.Kind.Group && builtin.Kind.Kind == profile.Spec.Kind.Kind
 		})
 	})
 }

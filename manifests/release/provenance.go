@@ -23,8 +23,8 @@ func (r *release) provenance() ([]string, error) {
 		return nil, err
 	}
 	var subjects []object
-	for _, one := range sums {
-		subjects = append(subjects, object{"name": one.name, "digest": object{"sha256": one.digest}})
+	for _, sum := range sums {
+		subjects = append(subjects, object{"name": sum.name, "digest": object{"sha256": sum.digest}})
 	}
 	if hex, ok := strings.CutPrefix(r.digest, "sha256:"); ok {
 		subjects = append(subjects, object{"name": r.repository + ":" + r.version, "digest": object{"sha256": hex}})

@@ -187,8 +187,8 @@ func (r *release) checksums() ([]string, error) {
 		return nil, err
 	}
 	var lines strings.Builder
-	for _, one := range sums {
-		fmt.Fprintf(&lines, "%s  %s\n", one.digest, one.name)
+	for _, sum := range sums {
+		fmt.Fprintf(&lines, "%s  %s\n", sum.digest, sum.name)
 	}
 	path := filepath.Join(r.out, sumsFile)
 	return []string{path}, os.WriteFile(path, []byte(lines.String()), 0o644)

@@ -140,10 +140,10 @@ func (r *release) verify() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	for _, one := range sums {
-		line := one.digest + "  " + one.name
+	for _, sum := range sums {
+		line := sum.digest + "  " + sum.name
 		if !missing[line] {
-			return "", fmt.Errorf("%s differs from its line in %s: make the release again", one.name, sumsFile)
+			return "", fmt.Errorf("%s differs from its line in %s: make the release again", sum.name, sumsFile)
 		}
 		delete(missing, line)
 	}

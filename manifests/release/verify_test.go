@@ -259,8 +259,8 @@ func TestProvenance(t *testing.T) {
 		got.Predicate.RunDetails.Builder.ID != "https://ci.example.com" || definition.ExternalParameters["version"] != "v0.1.0" {
 		t.Errorf("statement %s", text)
 	}
-	if of := definition.ResolvedDependencies; len(of) != 2 || !strings.HasPrefix(of[0].URI, "pkg:generic/go@1.") || of[1].Digest["gitCommit"] != commit {
-		t.Errorf("made from %+v", of)
+	if deps := definition.ResolvedDependencies; len(deps) != 2 || !strings.HasPrefix(deps[0].URI, "pkg:generic/go@1.") || deps[1].Digest["gitCommit"] != commit {
+		t.Errorf("made from %+v", deps)
 	}
 	listed := read(t, filepath.Join(r.out, sumsFile))
 	for _, subject := range got.Subject {

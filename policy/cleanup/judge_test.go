@@ -57,8 +57,8 @@ func object(t *testing.T, text string) *cleanup.Candidate {
 	given := map[string]any{}
 	must(t, yaml.Unmarshal([]byte(text), &given))
 	for key, value := range given {
-		if of, ok := value.(map[string]any); ok && key == "metadata" {
-			for k, v := range of {
+		if values, ok := value.(map[string]any); ok && key == "metadata" {
+			for k, v := range values {
 				metadata[k] = v
 			}
 			continue

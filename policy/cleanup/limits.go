@@ -66,15 +66,15 @@ func NewNewest(count int) *Newest {
 // Add is for the first pass. Of objects of the same time the one whose UID sorts last counts as
 // newer, so that both passes and every retry agree. matched is false for an object that ranks
 // without a match.
-func (n *Newest) Add(group string, at time.Time, uid types.UID, matched bool) error {
-	of := n.groups[group]
-	if of == nil {
-		of = &oldestFirst{}
-		n.groups[group] = of
+func (n *Newest) Add(group string, t time.Time, uid types.UID, matched bool) error {
+	first := n.groups[group]
+	if first == nil {
+		first = &oldestFirst{}
+		n.groups[group] = first
 	}
-	heap.Push(of, member{at, uid, matched})
-	if of.Len() > n.count {
-		heap.Pop(of)
+	heap.Push(first, member{t, uid, matched})
+	if first.Len() > n.count {
+		heap.Pop(first)
 		return nil
 	}
 	if n.size++; n.size > MaxRemembered {
@@ -85,24 +85,24 @@ func (n *Newest) Add(group string, at time.Time, uid types.UID, matched bool) er
 
 // Keeps reports in the second pass whether an object is kept. One that the first pass did not see
 // is newer than all, or was not matched then: it is kept, too.
-func (n *Newest) Keeps(group string, at time.Time, uid types.UID) bool {
+func (n *Newest) Keeps(group string, t time.Time, uid types.UID) bool {
 	if n.kept == nil {
 		n.kept = make(map[types.UID]bool, n.size)
 		n.EachKept(func(uid types.UID) { n.kept[uid] = true })
 	}
-	of := n.groups[group]
-	if n.kept[uid] || of == nil || of.Len() < n.count {
+	oldestFirst := n.groups[group]
+	if n.kept[uid] || oldestFirst == nil || oldestFirst.Len() < n.count {
 		return true
 	}
 	// Newer than the oldest that is kept: it was added or changed meanwhile.
-	return (*of)[0].compare(member{at: at, uid: uid}) < 0
+	return (*oldestFirst)[0].compare(member{at: t, uid: uid}) < 0
 }
 
 // Kept is how many matching objects the first pass found to be kept.
 func (n *Newest) Kept() (count int) {
-	for _, of := range n.groups {
-		for _, one := range *of {
-			if one.matched {
+	for _, group := range n.groups {
+		for _, member := range *group {
+			if member.matched {
 				count++
 			}
 		}
@@ -112,9 +112,9 @@ func (n *Newest) Kept() (count int) {
 
 // EachKept calls f for each object that is kept, matching or not.
 func (n *Newest) EachKept(f func(uid types.UID)) {
-	for _, of := range n.groups {
-		for _, one := range *of {
-			f(one.uid)
+	for _, group := range n.groups {
+		for _, member := range *group {
+			f(member.uid)
 		}
 	}
 }
@@ -138,8 +138,8 @@ func (o oldestFirst) Swap(i, j int)      { o[i], o[j] = o[j], o[i] }
 
 // Push implements heap.Interface.
 func (o *oldestFirst) Push(x any) {
-	if one, ok := x.(member); ok {
-		*o = append(*o, one)
+	if m, ok := x.(member); ok {
+		*o = append(*o, m)
 	}
 }
 

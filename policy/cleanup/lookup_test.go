@@ -132,7 +132,7 @@ func TestLookupsOfTheCluster(t *testing.T) {
 		{"!lookup.referenced", "", "persistentvolumeclaims", "kind: PersistentVolumeClaim", "no match"},
 	} {
 		notInUse := map[string]string{"no match": "delete", "delete": "no match"}[c.inUse]
-		for name, of := range map[string]struct {
+		for name, row := range map[string]struct {
 			metadata string
 			answer   bool
 			failed   error
@@ -145,19 +145,19 @@ func TestLookupsOfTheCluster(t *testing.T) {
 			"it is young, true":   {`creationTimestamp: "2026-12-01T01:30:00Z"`, true, nil, "kept"},
 			"it has an owner":     {"ownerReferences: [{kind: Any, name: x}]", false, nil, "no match"},
 		} {
-			o := object(t, "{"+c.object+", metadata: {"+of.metadata+"}}")
+			o := object(t, "{"+c.object+", metadata: {"+row.metadata+"}}")
 			o.Resource.Resource, o.Facts.Namespace = c.resource, ""
-			o.Lookup = func(string) (bool, error) { return of.answer, of.failed }
+			o.Lookup = func(string) (bool, error) { return row.answer, row.failed }
 			for _, condition := range []string{c.expression, "[1].exists(i, " + c.expression + ")"} {
 				p := compile(t, `{matchConstraints: {resourceRules: [{apiGroups: ["`+c.group+`"], resources: [`+c.resource+`]}]}, conditions: [{name: x, expression: '`+condition+`'}]}`)
-				if got := p.Judge(context.Background(), o); outcome(got) != of.want {
-					t.Errorf("%s, %s: %s %s, want %s", condition, name, said(got), got.Message, of.want)
+				if got := p.Judge(context.Background(), o); outcome(got) != row.want {
+					t.Errorf("%s, %s: %s %s, want %s", condition, name, said(got), got.Message, row.want)
 				}
 				if want := c.expression == "!lookup.selects" || c.expression == "lookup.dangling"; p.NeedsObject() != want {
 					t.Errorf("%s needs whole objects: %v", condition, p.NeedsObject())
 				}
 			}
-			if of.want == "kept" {
+			if row.want == "kept" {
 				p := compile(t, `{matchConstraints: {resourceRules: [{apiGroups: ["`+c.group+`"], resources: [`+c.resource+`]}]}, conditions: [{name: x, expression: '`+c.expression+` || true'}]}`)
 				if got := p.Judge(context.Background(), o); said(got) != "LookupFailed" {
 					t.Errorf("%s || true, %s: %s", c.expression, name, said(got))
@@ -279,8 +279,8 @@ func TestReports(t *testing.T) {
 		{"apiextensions.k8s.io", "customresourcedefinitions", "CustomResourceDefinition", "!lookup.instances", "", "delete"},
 		{"apps", "deployments", "Deployment", "!lookup.referenced", "", "kept"},
 	} {
-		of := spec(c.group, c.resource, c.condition)
-		p, errs := cleanup.CompileReport(expression.NewCompiler(10), of)
+		policy := spec(c.group, c.resource, c.condition)
+		p, errs := cleanup.CompileReport(expression.NewCompiler(10), policy)
 		if len(errs) > 0 || !p.Report {
 			t.Fatal(errs)
 		}
@@ -295,7 +295,7 @@ func TestReports(t *testing.T) {
 		if deletes := got.Verdict == cleanup.Delete; deletes != (c.want == "delete") {
 			t.Errorf("%s, %s: %+v, want %s", c.resource, c.condition, got, c.want)
 		}
-		if ordinary, errs := cleanup.Compile(expression.NewCompiler(10), of); len(errs) == 0 || ordinary.Report {
+		if ordinary, errs := cleanup.Compile(expression.NewCompiler(10), policy); len(errs) == 0 || ordinary.Report {
 			t.Errorf("%s, %s: a policy is admitted", c.resource, c.condition)
 		} else if got := ordinary.Judge(context.Background(), o); got.Verdict == cleanup.Delete {
 			t.Errorf("%s, %s: a policy deletes it", c.resource, c.condition)

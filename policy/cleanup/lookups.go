@@ -52,8 +52,8 @@ func CompileReport(compiler *expression.Compiler, object *v1alpha1.ClusterCleanu
 }
 
 // byProfile reports whether a lookup is about a custom kind if its KindProfile has references.
-func byProfile(lookup string, of schema.GroupResource) bool {
-	return lookup == expression.LookupDangling && of.Group != wildcard && of.Resource != wildcard && !references.BuiltIn(of.Group)
+func byProfile(lookup string, resource schema.GroupResource) bool {
+	return lookup == expression.LookupDangling && resource.Group != wildcard && resource.Resource != wildcard && !references.BuiltIn(resource.Group)
 }
 
 // decides reports whether a lookup decides about the object.
@@ -96,8 +96,8 @@ func (o *Candidate) used(lookup string) (bool, error) {
 // these are the resources that a lookup decides about.
 func these(lookup string) string {
 	var out []string
-	for _, one := range decidedBy[lookup] {
-		out = append(out, one.String())
+	for _, resource := range decidedBy[lookup] {
+		out = append(out, resource.String())
 	}
 	if lookup == expression.LookupDangling {
 		out = append(out, "custom kinds whose KindProfile has references")
@@ -128,17 +128,17 @@ func (p *Policy) checkLookups(path *field.Path) (errs field.ErrorList) {
 		return nil
 	}
 	for i := range p.match.rules {
-		at := path.Child("matchConstraints", "resourceRules").Index(i)
+		element := path.Child("matchConstraints", "resourceRules").Index(i)
 		for _, group := range p.match.rules[i].APIGroups {
 			for _, resource := range p.match.rules[i].Resources {
 				named := schema.GroupResource{Group: group, Resource: resource}
 				if guarded(group, resource) {
-					errs = append(errs, field.Invalid(at, named.String(), guardedMessage))
+					errs = append(errs, field.Invalid(element, named.String(), guardedMessage))
 					continue
 				}
 				for _, lookup := range p.Expressions.Lookups {
 					if decidedBy[lookup] != nil && !slices.Contains(decidedBy[lookup], named) && !byProfile(lookup, named) {
-						errs = append(errs, field.Invalid(at, named.String(), lookup+" is for "+these(lookup)+": name these alone"))
+						errs = append(errs, field.Invalid(element, named.String(), lookup+" is for "+these(lookup)+": name these alone"))
 					}
 				}
 			}
@@ -158,15 +158,15 @@ func (p *Policy) Ignored() []v1alpha1.GroupKind {
 // checkIgnored returns an error for each kind that lookups have to list.
 func (p *Policy) checkIgnored(path *field.Path) (errs field.ErrorList) {
 	for i, kind := range p.Ignored() {
-		at, named := path.Child("lookups", "ignoreKinds").Index(i), schema.GroupKind{Group: kind.Group, Kind: kind.Kind}
+		element, named := path.Child("lookups", "ignoreKinds").Index(i), schema.GroupKind{Group: kind.Group, Kind: kind.Kind}
 		switch {
 		case kind.Group == wildcard || kind.Kind == wildcard:
-			errs = append(errs, field.Invalid(at, named.String(), "name one group and one kind"))
+			errs = append(errs, field.Invalid(element, named.String(), "name one group and one kind"))
 		case references.BuiltIn(kind.Group) && named != schema.GroupKind{Kind: "Secret"}:
-			errs = append(errs, field.Invalid(at, named.String(),
+			errs = append(errs, field.Invalid(element, named.String(),
 				"objects of Kubernetes' own kinds show whether others are used: let the account list them"))
 		case slices.Contains(p.Expressions.Lookups, expression.LookupInstances):
-			errs = append(errs, field.Invalid(at, named.String(),
+			errs = append(errs, field.Invalid(element, named.String(),
 				expression.LookupInstances+" ignores no kind, since a Namespace is deleted with all that it has: let the account list it"))
 		}
 	}

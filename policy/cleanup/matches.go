@@ -92,12 +92,12 @@ func (m *Matches) Add(uid types.UID) error {
 	key := m.key(uid)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	one := m.before[key]
-	one.runs = min(one.runs, math.MaxUint8-1) + 1
-	if int64(one.since) > m.now.Unix() {
-		one.since = 0 // The clock was wrong, then or now.
+	match := m.before[key]
+	match.runs = min(match.runs, math.MaxUint8-1) + 1
+	if int64(match.since) > m.now.Unix() {
+		match.since = 0 // The clock was wrong, then or now.
 	}
-	if m.matched[key] = one; len(m.matched) > MaxMatched {
+	if m.matched[key] = match; len(m.matched) > MaxMatched {
 		return ErrTooManyMatched
 	}
 	return nil
@@ -124,11 +124,11 @@ func (m *Matches) confirm(uid types.UID) match {
 	key := m.key(uid)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	one := m.matched[key]
-	if one.runs > 0 && m.confirmed != nil {
-		m.confirmed[key] = one
+	found := m.matched[key]
+	if found.runs > 0 && m.confirmed != nil {
+		m.confirmed[key] = found
 	}
-	return one
+	return found
 }
 
 // Forget takes back an object that does not match any more. On nil it does nothing.
@@ -147,8 +147,8 @@ func (m *Matches) Forget(uid types.UID) {
 func (m *Matches) Enough() (count int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for _, one := range m.matched {
-		if m.policy.awaits(one, m.now).Verdict == Delete {
+	for _, match := range m.matched {
+		if m.policy.awaits(match, m.now).Verdict == Delete {
 			count++
 		}
 	}
@@ -168,14 +168,14 @@ func (m *Matches) Encode(ended time.Time) []byte {
 	first := m.policy.firstSeen(ended)
 	out := make([]byte, 0, len(keys)*m.policy.matchSize())
 	for _, key := range keys {
-		one := matched[key]
-		if out = append(append(out, key[:]...), one.runs); m.policy.MinUnused == 0 {
+		match := matched[key]
+		if out = append(append(out, key[:]...), match.runs); m.policy.MinUnused == 0 {
 			continue
 		}
-		if one.since == 0 && m.confirmed != nil {
-			one.since = first
+		if match.since == 0 && m.confirmed != nil {
+			match.since = first
 		}
-		out = binary.BigEndian.AppendUint32(out, one.since)
+		out = binary.BigEndian.AppendUint32(out, match.since)
 	}
 	return out
 }
@@ -208,12 +208,12 @@ func (p *Policy) ReadMatched(left *v1alpha1.CleanupMatches, due time.Time, page 
 		return nil, nil
 	}
 	out := make(Matched, len(text)/size)
-	for one := range slices.Chunk(text, size) {
-		read := match{runs: one[MatchSize-1]}
+	for data := range slices.Chunk(text, size) {
+		read := match{runs: data[MatchSize-1]}
 		if p.MinUnused > 0 {
-			read.since = binary.BigEndian.Uint32(one[MatchSize:])
+			read.since = binary.BigEndian.Uint32(data[MatchSize:])
 		}
-		out[matchKey(one)] = read
+		out[matchKey(data)] = read
 	}
 	return out, nil
 }
@@ -282,26 +282,26 @@ func (p *Policy) firstSeen(ended time.Time) uint32 {
 // Awaits decides about an object that matches and that nothing else keeps: Delete, or Skip until it
 // has matched in enough runs, and for long enough.
 func (p *Policy) Awaits(m *Matches, uid types.UID) Decision {
-	one := m.confirm(uid)
+	match := m.confirm(uid)
 	if m == nil { // Too many objects match, and no run remembers any.
-		return p.awaits(one, time.Time{})
+		return p.awaits(match, time.Time{})
 	}
-	return p.awaits(one, m.now)
+	return p.awaits(match, m.now)
 }
 
-func (p *Policy) awaits(one match, now time.Time) Decision {
-	since := time.Unix(int64(one.since), 0)
-	if p.MinUnused == 0 || one.since > 0 && now.Sub(since) >= p.MinUnused { // First, since this is announced.
-		if runs, needed := int32(one.runs), p.Spec.ConsecutiveRuns; runs < needed && needed > 1 {
+func (p *Policy) awaits(m match, now time.Time) Decision {
+	since := time.Unix(int64(m.since), 0)
+	if p.MinUnused == 0 || m.since > 0 && now.Sub(since) >= p.MinUnused { // First, since this is announced.
+		if runs, needed := int32(m.runs), p.Spec.ConsecutiveRuns; runs < needed && needed > 1 {
 			return Decision{Verdict: Skip, Reason: SkipConsecutive,
 				Message: fmt.Sprintf("matched in %d of %d runs in a row: see consecutiveRuns", runs, needed)}
 		}
 		return Decision{Verdict: Delete}
 	}
-	if one.since == 0 {
+	if m.since == 0 {
 		since = time.Unix(int64(p.firstSeen(now)), 0)
 	}
-	at := p.Schedule.Next(since.Add(p.MinUnused - time.Second))
-	return Decision{Verdict: Skip, Reason: SkipUnused, Until: at, Message: fmt.Sprintf("unused since %s, deleted at about %s: see minUnused",
-		since.UTC().Format(time.RFC3339), at.UTC().Format(time.RFC3339))}
+	t := p.Schedule.Next(since.Add(p.MinUnused - time.Second))
+	return Decision{Verdict: Skip, Reason: SkipUnused, Until: t, Message: fmt.Sprintf("unused since %s, deleted at about %s: see minUnused",
+		since.UTC().Format(time.RFC3339), t.UTC().Format(time.RFC3339))}
 }

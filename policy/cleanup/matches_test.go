@@ -41,14 +41,14 @@ func TestMatchesAgainstCounting(t *testing.T) {
 		for range rapid.IntRange(1, 6).Draw(t, "runs") {
 			matches, longest := p.NewMatches(before, now), int64(0)
 			passes := rapid.SliceOfN(rapid.IntRange(0, 4), 7, 7).Draw(t, "passes")
-			for i, one := range passes {
+			for i, pass := range passes {
 				uid := types.UID(fmt.Sprint(i))
-				for range min(one, 2) { // A list may show an object twice.
+				for range min(pass, 2) { // A list may show an object twice.
 					if err := matches.Add(uid); err != nil {
 						t.Fatal(err)
 					}
 				}
-				if one > 0 && want[uid] >= 2 {
+				if pass > 0 && want[uid] >= 2 {
 					longest++
 				}
 			}
@@ -59,23 +59,23 @@ func TestMatchesAgainstCounting(t *testing.T) {
 			if !stalled {
 				matches.Again()
 			}
-			for i, one := range passes {
+			for i, pass := range passes {
 				uid := types.UID(fmt.Sprint(i))
-				if want[uid]++; one == 0 {
+				if want[uid]++; pass == 0 {
 					want[uid] = 0
 				}
 				if stalled { // There is no second pass.
 					continue
 				}
-				if one < 4 {
+				if pass < 4 {
 					if got := matches.Confirm(uid); got != want[uid] {
 						t.Fatalf("%s matched in %d runs in a row, want %d", uid, got, want[uid])
 					}
 				}
-				if one == 3 {
+				if pass == 3 {
 					matches.Forget(uid)
 				}
-				if one >= 3 {
+				if pass >= 3 {
 					want[uid] = 0
 				}
 			}
@@ -121,16 +121,16 @@ func TestMatchesThatCannotBeUsed(t *testing.T) {
 			if c.edit != nil {
 				c.edit(status, pages)
 			}
-			of, days := c.of, c.days
-			if of == nil {
-				of = p
+			policy, days := c.of, c.days
+			if policy == nil {
+				policy = p
 			}
 			if days == 0 {
 				days = 1
 			}
-			before, err := of.ReadMatched(status, now.AddDate(0, 0, max(0, days)), pagesOf(pages))
+			before, err := policy.ReadMatched(status, now.AddDate(0, 0, max(0, days)), pagesOf(pages))
 			must(t, err)
-			next := of.NewMatches(before, now)
+			next := policy.NewMatches(before, now)
 			for i := range 5 {
 				uid := types.UID(fmt.Sprint(i))
 				must(t, next.Add(uid))

@@ -25,10 +25,10 @@ func TestNewestAgainstSorting(t *testing.T) {
 		newest := cleanup.NewNewest(count)
 		for i := range rapid.IntRange(0, 30).Draw(t, "objects") {
 			group := rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "group")
-			at := now.Add(time.Duration(rapid.IntRange(0, 5).Draw(t, "at")) * time.Hour)
+			instant := now.Add(time.Duration(rapid.IntRange(0, 5).Draw(t, "at")) * time.Hour)
 			uid := types.UID(fmt.Sprintf("%02d", i))
-			groups[group] = append(groups[group], one{at, uid})
-			if err := newest.Add(group, at, uid, i%2 == 0); err != nil {
+			groups[group] = append(groups[group], one{instant, uid})
+			if err := newest.Add(group, instant, uid, i%2 == 0); err != nil {
 				t.Fatal(err)
 			}
 		}

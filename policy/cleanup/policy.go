@@ -189,15 +189,15 @@ func Read(compiler *expression.Compiler, object *unstructured.Unstructured) (p *
 	status v1alpha1.CleanupPolicyStatus) {
 	var unreadable error
 	if object.GetNamespace() == "" {
-		of := &v1alpha1.ClusterCleanupPolicy{}
-		unreadable = runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, of)
-		p, errs = Compile(compiler, of)
-		status = of.Status
+		policy := &v1alpha1.ClusterCleanupPolicy{}
+		unreadable = runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, policy)
+		p, errs = Compile(compiler, policy)
+		status = policy.Status
 	} else {
-		of := &v1alpha1.CleanupPolicy{}
-		unreadable = runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, of)
-		p, errs = CompileNamespaced(compiler, of)
-		status = of.Status
+		cleanupPolicy := &v1alpha1.CleanupPolicy{}
+		unreadable = runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, cleanupPolicy)
+		p, errs = CompileNamespaced(compiler, cleanupPolicy)
+		status = cleanupPolicy.Status
 	}
 	errs = append(errs, requirement.Unmet(KindOf(object), object.Object)...)
 	if unreadable != nil {

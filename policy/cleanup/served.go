@@ -24,10 +24,10 @@ func Each(groups []*metav1.APIGroup, lists []*metav1.APIResourceList, f func(sch
 	}
 	for _, group := range groups {
 		versions := append([]metav1.GroupVersionForDiscovery{group.PreferredVersion}, group.Versions...)
-		for i, of := range versions {
-			version, err := schema.ParseGroupVersion(of.GroupVersion)
-			list := byVersion[of.GroupVersion]
-			if err != nil || list == nil || i > 0 && of.GroupVersion == group.PreferredVersion.GroupVersion {
+		for i, discovery := range versions {
+			version, err := schema.ParseGroupVersion(discovery.GroupVersion)
+			list := byVersion[discovery.GroupVersion]
+			if err != nil || list == nil || i > 0 && discovery.GroupVersion == group.PreferredVersion.GroupVersion {
 				continue
 			}
 			for i := range list.APIResources {
@@ -47,28 +47,28 @@ func Each(groups []*metav1.APIGroup, lists []*metav1.APIResourceList, f func(sch
 // in Listable all versions that can be listed: any may have a field that refers to an object.
 func Resources(groups []*metav1.APIGroup, lists []*metav1.APIResourceList) []Resource {
 	var out []Resource
-	at := map[schema.GroupResource]int{}
+	positions := map[schema.GroupResource]int{}
 	Each(groups, lists, func(version schema.GroupVersion, resource *metav1.APIResource) {
-		one := Resource{
+		found := Resource{
 			GroupResource: schema.GroupResource{Group: version.Group, Resource: resource.Name}, Kind: resource.Kind,
 			Namespaced: resource.Namespaced, Versions: []string{version.Version}, Undeletable: !cleanable(resource.Verbs),
 		}
 		if slices.Contains(resource.Verbs, "list") {
-			one.Listable = one.Versions
+			found.Listable = found.Versions
 		}
-		known, ok := at[one.GroupResource]
+		known, ok := positions[found.GroupResource]
 		if !ok {
-			at[one.GroupResource] = len(out)
-			out = append(out, one)
+			positions[found.GroupResource] = len(out)
+			out = append(out, found)
 			return
 		}
 		all := &out[known]
-		listable := append(all.Listable, one.Listable...)
+		listable := append(all.Listable, found.Listable...)
 		switch {
-		case all.Undeletable == one.Undeletable:
+		case all.Undeletable == found.Undeletable:
 			all.Versions = append(all.Versions, version.Version)
 		case all.Undeletable:
-			*all = one
+			*all = found
 		}
 		all.Listable = listable
 	})

@@ -66,25 +66,25 @@ const wildcard = "*"
 func (p *Policy) Targets(served []Resource) []Target {
 	var out []Target
 	for i := range served {
-		one := &served[i]
-		version, name, ok := p.match.target(one)
-		if !ok || one.Undeletable || one.Group == wellknown.Group || p.Namespace != "" && !one.Namespaced {
+		resource := &served[i]
+		version, name, ok := p.match.target(resource)
+		if !ok || resource.Undeletable || resource.Group == wellknown.Group || p.Namespace != "" && !resource.Namespaced {
 			continue
 		}
-		out = append(out, Target{GroupVersionResource: one.WithVersion(version), Kind: one.Kind, Namespaced: one.Namespaced, Name: name})
+		out = append(out, Target{GroupVersionResource: resource.WithVersion(version), Kind: resource.Kind, Namespaced: resource.Namespaced, Name: name})
 	}
 	return out
 }
 
 // target reports whether a rule names the resource, in which version it is read, and its only name
 // if all rules agree on one.
-func (s *selection) target(of *Resource) (version, name string, ok bool) {
+func (s *selection) target(resource *Resource) (version, name string, ok bool) {
 	for i := range s.rules {
 		rule := &s.rules[i]
-		if !names(rule, of.GroupResource, of.Kind, s.excludes) {
+		if !names(rule, resource.GroupResource, resource.Kind, s.excludes) {
 			continue
 		}
-		read, served := versionOf(rule, of.Versions)
+		read, served := versionOf(rule, resource.Versions)
 		if !served {
 			continue
 		}
@@ -134,9 +134,9 @@ func (p *Policy) Namespaces(known []*resolution.NamespacePolicy) (names []string
 	if p.match.namespaces.Empty() {
 		return nil, true
 	}
-	for _, one := range known {
-		if p.match.namespaces.Matches(labels.Set(one.Labels)) {
-			names = append(names, one.Name)
+	for _, namespacePolicy := range known {
+		if p.match.namespaces.Matches(labels.Set(namespacePolicy.Labels)) {
+			names = append(names, namespacePolicy.Name)
 		}
 	}
 	slices.Sort(names)

@@ -38,9 +38,9 @@ func TestMinUnusedBounds(t *testing.T) {
 }
 
 // unusedRun is a run of a policy that an object matches; ended is when it ends.
-func unusedRun(t *testing.T, p *cleanup.Policy, before cleanup.Matched, at, ended time.Time) (cleanup.Decision, *v1alpha1.CleanupMatches, [][]byte) {
+func unusedRun(t *testing.T, p *cleanup.Policy, before cleanup.Matched, instant, ended time.Time) (cleanup.Decision, *v1alpha1.CleanupMatches, [][]byte) {
 	t.Helper()
-	matches := p.NewMatches(before, at)
+	matches := p.NewMatches(before, instant)
 	must(t, matches.Add("1"))
 	matches.Again()
 	enough := matches.Enough()
@@ -49,7 +49,7 @@ func unusedRun(t *testing.T, p *cleanup.Policy, before cleanup.Matched, at, ende
 		t.Errorf("%d objects are to be deleted, and the decision is %+v", enough, decision)
 	}
 	text := matches.Encode(ended)
-	due, _ := p.Schedule.Latest(at.AddDate(-1, 0, 0), at)
+	due, _ := p.Schedule.Latest(instant.AddDate(-1, 0, 0), instant)
 	return decision, &v1alpha1.CleanupMatches{Run: "r", ScheduledTime: metav1.NewTime(due), SpecHash: p.Hash, Pages: 1, SHA256: cleanup.SumMatches(text)}, [][]byte{text}
 }
 
@@ -76,12 +76,12 @@ func TestMinUnusedIsCounted(t *testing.T) {
 			p := compile(t, "{schedule: '0 2 * * *', "+c.spec+"}")
 			var before cleanup.Matched
 			for day := range 3 {
-				at := first.AddDate(0, 0, day)
-				ended := at.Add(c.took)
+				instant := first.AddDate(0, 0, day)
+				ended := instant.Add(c.took)
 				if day == 2 {
-					at = at.Add(c.started)
+					instant = instant.Add(c.started)
 				}
-				decision, left, pages := unusedRun(t, p, before, at, ended)
+				decision, left, pages := unusedRun(t, p, before, instant, ended)
 				if day == 2 && ((decision.Verdict == cleanup.Delete) != c.deleted || decision.Message != c.message) {
 					t.Errorf("%+v", decision)
 				}
@@ -147,14 +147,14 @@ func TestMinUnusedWithoutARecord(t *testing.T) {
 			if c.edit != nil {
 				c.edit(left, pages)
 			}
-			of := c.of
-			if of == nil {
-				of = p
+			policy := c.of
+			if policy == nil {
+				policy = p
 			}
-			at := first.AddDate(0, 0, 1+c.days)
-			before, err := of.ReadMatched(left, at, pagesOf(pages))
+			instant := first.AddDate(0, 0, 1+c.days)
+			before, err := policy.ReadMatched(left, instant, pagesOf(pages))
 			must(t, err)
-			decision, _, _ := unusedRun(t, of, before, at, at)
+			decision, _, _ := unusedRun(t, policy, before, instant, instant)
 			if got := decision.Verdict == cleanup.Delete; got != c.deleted {
 				t.Errorf("%+v", decision)
 			}

@@ -49,18 +49,18 @@ func (c *Compiler) Cleanup(spec *v1alpha1.CleanupSpec) (*Cleanup, field.ErrorLis
 	}
 	path := field.NewPath("spec")
 	for i := range spec.Variables {
-		one := &spec.Variables[i]
-		program := compile(path.Child("variables").Index(i).Child("expression"), one.Expression, ResultAny)
+		cleanupVariable := &spec.Variables[i]
+		program := compile(path.Child("variables").Index(i).Child("expression"), cleanupVariable.Expression, ResultAny)
 		if program == nil {
 			return out, errs // Expressions that use it would fail for no other reason.
 		}
-		out.variables = append(out.variables, variable{one.Name, program})
-		known = append(known, declared{one.Name, program.returns})
+		out.variables = append(out.variables, variable{cleanupVariable.Name, program})
+		known = append(known, declared{cleanupVariable.Name, program.returns})
 	}
 	for i := range spec.Conditions {
-		one := &spec.Conditions[i]
-		program := compile(path.Child("conditions").Index(i).Child("expression"), one.Expression, ResultBool)
-		out.conditions = append(out.conditions, condition{name: one.Name, program: program})
+		cleanupCondition := &spec.Conditions[i]
+		program := compile(path.Child("conditions").Index(i).Child("expression"), cleanupCondition.Expression, ResultBool)
+		out.conditions = append(out.conditions, condition{name: cleanupCondition.Name, program: program})
 	}
 	if newest := spec.KeepNewest; newest != nil {
 		if newest.GroupBy != nil {
@@ -120,14 +120,14 @@ func (c *Cleanup) Time(ctx context.Context, variables *Variables, created time.T
 	if c.sortBy == nil {
 		return created, nil
 	}
-	at, err := c.sortBy.Time(ctx, c.with(ctx, variables))
-	if err == nil && at.IsZero() {
+	t, err := c.sortBy.Time(ctx, c.with(ctx, variables))
+	if err == nil && t.IsZero() {
 		err = errors.New("the result is null, and must be a timestamp")
 	}
 	if err != nil {
 		return time.Time{}, fmt.Errorf("spec.keepNewest.sortBy: %w", err)
 	}
-	return at, nil
+	return t, nil
 }
 
 // with adds the variables of the policy, each computed once for an object and only if it is used.

@@ -105,9 +105,9 @@ func TestTTLResults(t *testing.T) {
 
 func TestOtherResults(t *testing.T) {
 	ctx, variables := context.Background(), &Variables{Object: map[string]any{"at": "2026-03-01T08:00:00+02:00", "bad": "noon", "seven": int64(7)}, Now: time.Date(2026, 5, 1, 0, 0, 0, 0, time.UTC)}
-	at, err := mustCompile(t, `object.at`, ScopeProfile, ResultTime).Time(ctx, variables)
-	if want := time.Date(2026, 3, 1, 6, 0, 0, 0, time.UTC); err != nil || !at.Equal(want) {
-		t.Errorf("time %v, %v", at, err)
+	instant, err := mustCompile(t, `object.at`, ScopeProfile, ResultTime).Time(ctx, variables)
+	if want := time.Date(2026, 3, 1, 6, 0, 0, 0, time.UTC); err != nil || !instant.Equal(want) {
+		t.Errorf("time %v, %v", instant, err)
 	}
 	if _, err := mustCompile(t, `object.bad`, ScopeProfile, ResultTime).Time(ctx, variables); err == nil {
 		t.Error("noon is a time")

@@ -41,16 +41,16 @@ func TestFirstStepOfAStoredProfile(t *testing.T) {
 			Deadline: &v1alpha1.DeadlineRules{Enforcement: []v1alpha1.Enforcement{{By: c.by, Stop: c.steps}}},
 		}}
 		profile, errs := expression.NewCompiler(expression.DefaultCacheSize).Profile(object)
-		said := ""
+		output := ""
 		if err := errs.ToAggregate(); err != nil {
-			said = err.Error()
+			output = err.Error()
 		}
 		stops := 0
 		if profile.Enforcement != nil {
 			stops = len(profile.Enforcement.Stop)
 		}
-		if said != c.err || (profile.Enforcement != nil) != c.enforced || stops != c.stops || profile.AnnotatedDeadline && !c.enforced {
-			t.Errorf("%s: %+v, error %q; want enforced %v with %d steps, error %q", name, profile.Enforcement, said, c.enforced, c.stops, c.err)
+		if output != c.err || (profile.Enforcement != nil) != c.enforced || stops != c.stops || profile.AnnotatedDeadline && !c.enforced {
+			t.Errorf("%s: %+v, error %q; want enforced %v with %d steps, error %q", name, profile.Enforcement, output, c.enforced, c.stops, c.err)
 		}
 	}
 }
@@ -118,17 +118,17 @@ func TestBackstopThatDoesNotSayWhoActs(t *testing.T) {
 			Fields:   &v1alpha1.NativeFields{Deadline: new(v1alpha1.FieldPath("spec.activeDeadlineSeconds"))},
 			Deadline: &v1alpha1.DeadlineRules{Enforcement: []v1alpha1.Enforcement{c.way}},
 		}})
-		said := ""
+		output := ""
 		if err := errs.ToAggregate(); err != nil {
-			said = err.Error()
+			output = err.Error()
 		}
 		facts := policy.FactsOfObject(profile.Profile, map[string]any{
 			"metadata": map[string]any{"namespace": "ci", "name": "a", "creationTimestamp": started.Format(time.RFC3339)}, "spec": map[string]any{"activeDeadlineSeconds": int64(60)},
 		})
 		effective := resolution.Resolve(facts, &resolution.Scope{})
 		verdict := judging.JudgeDeadline(facts, &effective, profile.Enforcement.Grace, started)
-		if said != c.err || verdict.Action != policy.Wait || !verdict.Expiry.Equal(started.Add(c.after)) {
-			t.Errorf("%s: %s %s, error %q; want stopped %s after the start, error %q", name, verdict.Action, verdict.Expiry, said, c.after, c.err)
+		if output != c.err || verdict.Action != policy.Wait || !verdict.Expiry.Equal(started.Add(c.after)) {
+			t.Errorf("%s: %s %s, error %q; want stopped %s after the start, error %q", name, verdict.Action, verdict.Expiry, output, c.after, c.err)
 		}
 	}
 }

@@ -32,12 +32,12 @@ func (p *Policy) For(ctx context.Context, facts *policy.Facts, variables *Variab
 	matched, err := p.match.holds(ctx, facts, variables)
 	if err != nil {
 		err = p.failure(err)
-		said := p.unusable(err)
-		said.NamesKind = p.match.names(facts.Profile.Kind.GroupKind())
+		platformPolicy := p.unusable(err)
+		platformPolicy.NamesKind = p.match.names(facts.Profile.Kind.GroupKind())
 		if !p.givesLabel(facts.Profile) {
-			said.Label = nil
+			platformPolicy.Label = nil
 		}
-		return said, true, []error{err}
+		return platformPolicy, true, []error{err}
 	}
 	if !matched {
 		return nil, false, nil
@@ -110,22 +110,22 @@ func (p *Policy) failure(err error) error {
 
 // unusable has err in the place of everything that the policy sets.
 func (p *Policy) unusable(err error) *resolution.PlatformPolicy {
-	in := func(path string) *lifetime.Setting { return &lifetime.Setting{Path: path, Source: p.source, Err: err} }
+	unusable := func(path string) *lifetime.Setting { return &lifetime.Setting{Path: path, Source: p.source, Err: err} }
 	out := &resolution.PlatformPolicy{Name: p.Name, Since: p.Since, Backfill: p.Backfill, Mode: p.Mode}
 	if p.ttl != nil || p.succeeded != nil || p.failed != nil {
-		out.TTL.All = in("spec.match")
+		out.TTL.All = unusable("spec.match")
 	}
 	if p.deadline != nil {
-		out.Deadline = in("spec.match")
+		out.Deadline = unusable("spec.match")
 	}
 	if !p.LatestDate.IsZero() || p.latestUnreadable != nil {
-		out.LatestUnreadable = in("spec.bounds.latestDate")
+		out.LatestUnreadable = unusable("spec.bounds.latestDate")
 	}
 	if p.label != nil {
-		out.Label = in("spec.match")
+		out.Label = unusable("spec.match")
 	}
 	if p.protect != nil {
-		out.Protect = in(p.protect.Path)
+		out.Protect = unusable(p.protect.Path)
 	}
 	if p.Propagation != "" {
 		out.PropagationErr = err
@@ -136,7 +136,7 @@ func (p *Policy) unusable(err error) *resolution.PlatformPolicy {
 	for _, r := range []*lifetime.Range{&unknown.TTL, &unknown.Label, &unknown.Deadline} {
 		for _, bound := range []**lifetime.Setting{&r.Min, &r.Max} {
 			if *bound != nil {
-				*bound = in((*bound).Path)
+				*bound = unusable((*bound).Path)
 			}
 		}
 	}
@@ -157,15 +157,15 @@ func Matching(ctx context.Context, policies []*Policy, facts *policy.Facts, vari
 		if !p.answers(open) {
 			continue
 		}
-		said, matched, failed := p.For(ctx, facts, variables)
+		platformPolicy, matched, failed := p.For(ctx, facts, variables)
 		if matched {
-			out = append(out, said)
+			out = append(out, platformPolicy)
 		}
-		if matched && said.Mode != resolution.ModeDryRun {
-			open.ttl = open.ttl && said.TTL.Empty()
-			open.deadline = open.deadline && said.Deadline == nil
-			open.label = open.label && said.Label == nil
-			open.propagation = open.propagation && said.Propagation == ""
+		if matched && platformPolicy.Mode != resolution.ModeDryRun {
+			open.ttl = open.ttl && platformPolicy.TTL.Empty()
+			open.deadline = open.deadline && platformPolicy.Deadline == nil
+			open.label = open.label && platformPolicy.Label == nil
+			open.propagation = open.propagation && platformPolicy.Propagation == ""
 		}
 		errs = append(errs, failed...)
 	}
@@ -177,15 +177,15 @@ func Matching(ctx context.Context, policies []*Policy, facts *policy.Facts, vari
 func Giving(ctx context.Context, policies []*Policy, facts *policy.Facts, variables *Variables) []*resolution.PlatformPolicy {
 	var out []*resolution.PlatformPolicy
 	for _, p := range policies {
-		said := &resolution.PlatformPolicy{Name: p.Name, Mode: p.Mode, Bounds: p.Bounds, LatestDate: p.LatestDate}
+		platformPolicy := &resolution.PlatformPolicy{Name: p.Name, Mode: p.Mode, Bounds: p.Bounds, LatestDate: p.LatestDate}
 		if facts.StampedBy(func(name string) bool { return name == p.Name }) {
-			of := *p
-			of.match = match{kinds: p.match.kinds, namespaces: p.match.namespaces, labels: labels.Everything()}
-			if given, gives, _ := of.For(ctx, facts, variables); gives {
-				said = given
+			copied := *p
+			copied.match = match{kinds: p.match.kinds, namespaces: p.match.namespaces, labels: labels.Everything()}
+			if given, gives, _ := copied.For(ctx, facts, variables); gives {
+				platformPolicy = given
 			}
 		}
-		out = append(out, said)
+		out = append(out, platformPolicy)
 	}
 	return out
 }
@@ -218,16 +218,16 @@ func LabelBounds(ctx context.Context, policies []*Policy, facts *policy.Facts, v
 			continue
 		}
 		matched, err := p.match.holds(ctx, facts, variables)
-		said := &resolution.PlatformPolicy{Bounds: p.Bounds, LatestDate: p.LatestDate, LatestUnreadable: p.latestUnreadable,
+		platformPolicy := &resolution.PlatformPolicy{Bounds: p.Bounds, LatestDate: p.LatestDate, LatestUnreadable: p.latestUnreadable,
 			Propagation: p.Propagation, Protect: p.protect}
 		if err != nil {
-			said = p.unusable(err)
+			platformPolicy = p.unusable(err)
 			errs = append(errs, p.failure(err))
 		}
 		if matched || err != nil {
-			out = append(out, &resolution.PlatformPolicy{Name: p.Name, Mode: p.Mode, Bounds: lifetime.Bounds{Label: said.Bounds.Label},
-				LatestDate: said.LatestDate, LatestUnreadable: said.LatestUnreadable, Protect: said.Protect,
-				Propagation: said.Propagation, PropagationErr: said.PropagationErr})
+			out = append(out, &resolution.PlatformPolicy{Name: p.Name, Mode: p.Mode, Bounds: lifetime.Bounds{Label: platformPolicy.Bounds.Label},
+				LatestDate: platformPolicy.LatestDate, LatestUnreadable: platformPolicy.LatestUnreadable, Protect: platformPolicy.Protect,
+				Propagation: platformPolicy.Propagation, PropagationErr: platformPolicy.PropagationErr})
 		}
 	}
 	return out, undecided, errs

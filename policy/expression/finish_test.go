@@ -125,9 +125,9 @@ func TestFinishedBeforeItWasCreated(t *testing.T) {
 			t.Errorf("%s at %s, %q, %v; want it to wait for an hour after its creation", got.Action, got.Expiry, got.Reason, got.Err)
 		}
 		facts := policy.FactsOfObject(profile.Profile, object)
-		for name, at := range map[string]time.Time{"finish": facts.FinishTime, "start": facts.Started, "failure for its deadline": facts.Exceeded} {
-			if !at.IsZero() && at.Before(created) {
-				t.Errorf("its %s is at %s, before its creation", name, at)
+		for name, instant := range map[string]time.Time{"finish": facts.FinishTime, "start": facts.Started, "failure for its deadline": facts.Exceeded} {
+			if !instant.IsZero() && instant.Before(created) {
+				t.Errorf("its %s is at %s, before its creation", name, instant)
 			}
 		}
 	})

@@ -121,10 +121,10 @@ func TestLimitedEvaluations(t *testing.T) {
 
 // All expressions of a state have the limit of one: it is read for each change of an object.
 func TestStatesAreLimited(t *testing.T) {
-	one := v1alpha1.Expression(loopsOverAll["all over items"])
+	expression := v1alpha1.Expression(loopsOverAll["all over items"])
 	spec := &v1alpha1.KindProfile{Spec: v1alpha1.KindProfileSpec{
 		Kind: v1alpha1.ProfiledKind{Group: "a.example.com", Version: "v1", Kind: "A", Resource: "as"},
-		State: &v1alpha1.StateExpressions{Suspended: &one, Finished: one,
+		State: &v1alpha1.StateExpressions{Suspended: &expression, Finished: expression,
 			Outcome: "object.spec.items.all(c, c.image == 'a') ? 'Failed' : 'Succeeded'", FinishTime: "object.spec.items.all(c, c.image == 'a') ? '2026-01-01T00:00:00Z' : ''"},
 	}}
 	profile, errs := NewCompiler(16).Profile(spec)

@@ -49,9 +49,9 @@ func TestLabelBounds(t *testing.T) {
 				if text := bounded(got) + propagations(got); text != want || undecided != (row.undecided && !whole) {
 					t.Errorf("whole %v: %q, undecided %v; want %q", whole, text, undecided, want)
 				}
-				for _, said := range got {
-					if !said.TTL.Empty() || said.Label != nil || said.Deadline != nil {
-						t.Errorf("it says more than bounds: %+v", said)
+				for _, platformPolicy := range got {
+					if !platformPolicy.TTL.Empty() || platformPolicy.Label != nil || platformPolicy.Deadline != nil {
+						t.Errorf("it says more than bounds: %+v", platformPolicy)
 					}
 				}
 			}
@@ -96,10 +96,10 @@ func TestUnreadableLatestDateKeeps(t *testing.T) {
 		t.Fatal("no error")
 	}
 	facts, variables := scene()
-	said, _ := expression.Matching(context.Background(), []*expression.Policy{compiled}, facts, variables)
+	platformPolicies, _ := expression.Matching(context.Background(), []*expression.Policy{compiled}, facts, variables)
 	label, err := lifetime.ParseTTLLabel("1h")
 	must(t, err)
-	if err := (&resolution.Scope{Policies: said}).CheckLabel(label, time.Now(), resolution.EnforcedBounds); err == nil || !strings.Contains(err.Error(), "latestDate") {
+	if err := (&resolution.Scope{Policies: platformPolicies}).CheckLabel(label, time.Now(), resolution.EnforcedBounds); err == nil || !strings.Contains(err.Error(), "latestDate") {
 		t.Errorf("the label passes: %v", err)
 	}
 }

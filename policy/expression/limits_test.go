@@ -42,9 +42,9 @@ func TestHostileExpressions(t *testing.T) {
 			compiler := NewCompiler(16)
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
-			at := time.Now()
+			instant := time.Now()
 			_, err := compiler.Compile(test.source, ScopePolicy, ResultBool)
-			took := time.Since(at)
+			took := time.Since(instant)
 			runtime.ReadMemStats(&after)
 			if err == nil || !strings.Contains(err.Error(), test.err) || len(err.Error()) > maxErrorMessage+50 {
 				t.Errorf("got %.300v, want %q", err, test.err)

@@ -50,7 +50,7 @@ func (m *match) concerns(kind schema.GroupKind) bool {
 	if len(m.kinds) == 0 {
 		return true
 	}
-	return slices.ContainsFunc(m.kinds, func(one v1alpha1.GroupKind) bool { return is(one.Group, kind.Group) && is(one.Kind, kind.Kind) })
+	return slices.ContainsFunc(m.kinds, func(k v1alpha1.GroupKind) bool { return is(k.Group, kind.Group) && is(k.Kind, kind.Kind) })
 }
 
 // names reports whether the policy names a kind explicitly, not by a wildcard.

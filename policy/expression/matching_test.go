@@ -63,8 +63,8 @@ func TestWhatIsNotAskedDoesNotCount(t *testing.T) {
 
 		var every []*resolution.PlatformPolicy
 		for _, p := range policies {
-			if said, matched, _ := p.For(context.Background(), facts, variables); matched {
-				every = append(every, said)
+			if platformPolicy, matched, _ := p.For(context.Background(), facts, variables); matched {
+				every = append(every, platformPolicy)
 			}
 		}
 		some, _ := expression.Matching(context.Background(), policies, facts, variables)
@@ -120,10 +120,10 @@ func matchingFacts(t *rapid.T) (*policy.Facts, map[string]any) {
 func consequences(facts *policy.Facts, scope *resolution.Scope) map[string]any {
 	assignments, filled := resolution.FillIn(facts, scope, epoch)
 	effective := resolution.Resolve(facts, scope)
-	label, said := resolution.DefaultLabel(facts, scope, epoch)
+	label, setting := resolution.DefaultLabel(facts, scope, epoch)
 	source := ""
-	if said != nil {
-		source = said.Source.String()
+	if setting != nil {
+		source = setting.Source.String()
 	}
 	own, err := lifetime.ParseTTLLabel("3d")
 	if err != nil {

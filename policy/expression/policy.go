@@ -101,12 +101,12 @@ func (c *Compiler) Policy(object *v1alpha1.LifecyclePolicy) (*Policy, field.Erro
 		}
 	}
 	if defaults := spec.Defaults; defaults != nil {
-		at := path.Child("defaults")
-		out.ttl = c.ttlValue(at.Child("ttl"), defaults.TTL, &errs)
-		out.succeeded = c.ttlValue(at.Child("ttlSucceeded"), defaults.TTLSucceeded, &errs)
-		out.failed = c.ttlValue(at.Child("ttlFailed"), defaults.TTLFailed, &errs)
-		out.deadline = c.durationValue(at.Child("deadline"), defaults.Deadline, &errs)
-		out.label = c.labelValue(at.Child("ttlLabel"), defaults.TTLLabel, &errs)
+		child := path.Child("defaults")
+		out.ttl = c.ttlValue(child.Child("ttl"), defaults.TTL, &errs)
+		out.succeeded = c.ttlValue(child.Child("ttlSucceeded"), defaults.TTLSucceeded, &errs)
+		out.failed = c.ttlValue(child.Child("ttlFailed"), defaults.TTLFailed, &errs)
+		out.deadline = c.durationValue(child.Child("deadline"), defaults.Deadline, &errs)
+		out.label = c.labelValue(child.Child("ttlLabel"), defaults.TTLLabel, &errs)
 		for _, v := range []*value{out.ttl, out.succeeded, out.failed, out.deadline, out.label} {
 			if v != nil && v.constant != nil {
 				v.constant.Source = out.source
@@ -152,14 +152,14 @@ func (p *Policy) bounds(path *field.Path, spec *v1alpha1.Bounds, errs *field.Err
 		if text == nil {
 			return nil
 		}
-		at := path.Child(name)
-		setting := &lifetime.Setting{Path: at.String(), Source: p.source, Text: string(*text)}
+		child := path.Child(name)
+		setting := &lifetime.Setting{Path: child.String(), Source: p.source, Text: string(*text)}
 		setting.TTL, setting.Err = parseTTL(setting.Text, false)
 		if setting.Err == nil && result == ResultDuration {
 			setting.Err = checkDeadline(setting.TTL.After)
 		}
 		if setting.Err != nil {
-			*errs = append(*errs, field.Invalid(at, setting.Text, setting.Err.Error()))
+			*errs = append(*errs, field.Invalid(child, setting.Text, setting.Err.Error()))
 		}
 		return setting
 	}
@@ -179,9 +179,9 @@ func (p *Policy) bounds(path *field.Path, spec *v1alpha1.Bounds, errs *field.Err
 	if spec.LatestDate != nil {
 		day, err := time.Parse(time.DateOnly, *spec.LatestDate)
 		if err != nil {
-			at := path.Child("latestDate")
-			*errs = append(*errs, field.Invalid(at, *spec.LatestDate, "use a date such as 2026-12-31"))
-			p.latestUnreadable = &lifetime.Setting{Path: at.String(), Source: p.source, Text: *spec.LatestDate,
+			child := path.Child("latestDate")
+			*errs = append(*errs, field.Invalid(child, *spec.LatestDate, "use a date such as 2026-12-31"))
+			p.latestUnreadable = &lifetime.Setting{Path: child.String(), Source: p.source, Text: *spec.LatestDate,
 				Err: fmt.Errorf("%q is not a date: use one such as 2026-12-31", quote.Shorten(*spec.LatestDate))}
 			return
 		}
@@ -350,10 +350,10 @@ func (c *Compiler) match(path *field.Path, spec *v1alpha1.Match, errs *field.Err
 	out.labels = selector(path.Child("objectSelector"), spec.ObjectSelector, &out, errs)
 	for i := range spec.MatchConditions {
 		source := string(spec.MatchConditions[i].Expression)
-		at := path.Child("matchConditions").Index(i).Child("expression")
+		child := path.Child("matchConditions").Index(i).Child("expression")
 		compiled := condition{name: spec.MatchConditions[i].Name}
 		if compiled.program, compiled.err = c.Compile(source, ScopePolicy, ResultBool); compiled.err != nil {
-			*errs = append(*errs, invalidExpression(at, source, compiled.err))
+			*errs = append(*errs, invalidExpression(child, source, compiled.err))
 		}
 		out.conditions = append(out.conditions, compiled)
 	}

@@ -69,13 +69,13 @@ func TestPolicyMatches(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			facts, variables := scene()
 			compiled := compilePolicy(t, "defaults: {ttl: {value: 1d}}\nmatch: "+c.match)
-			said, matched, errs := compiled.For(context.Background(), facts, variables)
+			platformPolicy, matched, errs := compiled.For(context.Background(), facts, variables)
 			got := "no"
 			switch {
 			case len(errs) > 0:
 				got = "error " + errs[0].Error()
-				if !matched || said.TTL.All.Err == nil {
-					t.Errorf("an error let the object go: %+v (S6)", said)
+				if !matched || platformPolicy.TTL.All.Err == nil {
+					t.Errorf("an error let the object go: %+v (S6)", platformPolicy)
 				}
 			case matched:
 				got = "yes"
@@ -91,8 +91,8 @@ func TestNamespaceSelectorWithoutNamespace(t *testing.T) {
 	compiled := compilePolicy(t, `{defaults: {ttl: {value: 1d}}, match: {namespaceSelector: {matchLabels: {env: test}}}}`)
 	facts, variables := scene()
 	variables.Namespace = nil
-	if said, matched, errs := compiled.For(context.Background(), facts, variables); !matched || len(errs) != 1 || said.TTL.All.Err == nil {
-		t.Errorf("a namespace that is not known: %+v, %v, %v", said, matched, errs)
+	if platformPolicy, matched, errs := compiled.For(context.Background(), facts, variables); !matched || len(errs) != 1 || platformPolicy.TTL.All.Err == nil {
+		t.Errorf("a namespace that is not known: %+v, %v, %v", platformPolicy, matched, errs)
 	}
 	cluster := *facts
 	cluster.Namespace = ""
@@ -114,7 +114,7 @@ warnBelow: 5m
 priority: 7
 backfill: true`)
 	facts, variables := scene()
-	said, matched, errs := compiled.For(context.Background(), facts, variables)
+	platformPolicy, matched, errs := compiled.For(context.Background(), facts, variables)
 	if !matched || len(errs) > 0 {
 		t.Fatal(matched, errs)
 	}
@@ -122,29 +122,29 @@ backfill: true`)
 		setting *lifetime.Setting
 		want    string
 	}{
-		"ttl":         {said.TTL.All, "2h"},
-		"failed":      {said.TTL.Failed, "never"},
-		"deadline":    {said.Deadline, "4h"},
-		"maxDeadline": {said.Bounds.Deadline.Max, "2d"},
-		"maxTTL":      {said.Bounds.TTL.Max, "30d"},
-		"minTTLLabel": {said.Bounds.Label.Min, "2m"},
-		"maxTTLLabel": {said.Bounds.Label.Max, "60d"},
+		"ttl":         {platformPolicy.TTL.All, "2h"},
+		"failed":      {platformPolicy.TTL.Failed, "never"},
+		"deadline":    {platformPolicy.Deadline, "4h"},
+		"maxDeadline": {platformPolicy.Bounds.Deadline.Max, "2d"},
+		"maxTTL":      {platformPolicy.Bounds.TTL.Max, "30d"},
+		"minTTLLabel": {platformPolicy.Bounds.Label.Min, "2m"},
+		"maxTTLLabel": {platformPolicy.Bounds.Label.Max, "60d"},
 	} {
 		if c.setting == nil || c.setting.Err != nil || c.setting.TTL.String() != c.want || c.setting.Source.String() != "policy/platform" {
 			t.Errorf("%s: %+v, want %s", name, c.setting, c.want)
 		}
 	}
-	if said.TTL.Succeeded != nil {
-		t.Errorf("null says %+v, want nothing", said.TTL.Succeeded)
+	if platformPolicy.TTL.Succeeded != nil {
+		t.Errorf("null says %+v, want nothing", platformPolicy.TTL.Succeeded)
 	}
-	if said.TTL.All.Path != "spec.defaults.ttl.expression" || said.TTL.Failed.Path != "spec.defaults.ttlFailed.value" {
-		t.Errorf("paths %s, %s", said.TTL.All.Path, said.TTL.Failed.Path)
+	if platformPolicy.TTL.All.Path != "spec.defaults.ttl.expression" || platformPolicy.TTL.Failed.Path != "spec.defaults.ttlFailed.value" {
+		t.Errorf("paths %s, %s", platformPolicy.TTL.All.Path, platformPolicy.TTL.Failed.Path)
 	}
 	if label := compiled.Label(context.Background(), variables); label == nil || label.Text != "7d" {
 		t.Errorf("label %+v", label)
 	}
 	if want := time.Date(2026, 12, 31, 23, 59, 59, 0, time.UTC); !compiled.LatestDate.Equal(want) || compiled.WarnBelow != 5*time.Minute ||
-		compiled.Priority != 7 || !said.Backfill || compiled.Mode != resolution.ModeEnforce {
+		compiled.Priority != 7 || !platformPolicy.Backfill || compiled.Mode != resolution.ModeEnforce {
 		t.Errorf("compiled %+v, want latestDate, warnBelow, priority, backfill and mode as in the spec", compiled)
 	}
 }
@@ -155,14 +155,14 @@ func TestFailedDefaultKeepsTheObject(t *testing.T) {
 	compiled := compilePolicy(t, `{defaults: {ttl: {expression: "object.spec.nope"}}, backfill: true}`)
 	low := compilePolicy(t, `{defaults: {ttl: {value: 0s}}, backfill: true, priority: -1}`)
 	facts, variables := scene()
-	said, errs := expression.Matching(context.Background(), []*expression.Policy{compiled, low}, facts, variables)
+	platformPolicies, errs := expression.Matching(context.Background(), []*expression.Policy{compiled, low}, facts, variables)
 	// It has spoken, whatever it said: the lower one is not asked.
-	if len(said) != 1 || len(errs) != 1 || errs[0].Error() != `policy "platform": spec.defaults.ttl.expression: evaluating: no such key: nope` {
-		t.Fatal(said, errs)
+	if len(platformPolicies) != 1 || len(errs) != 1 || errs[0].Error() != `policy "platform": spec.defaults.ttl.expression: evaluating: no such key: nope` {
+		t.Fatal(platformPolicies, errs)
 	}
 	done := *facts
 	done.Finished, done.Outcome, done.FinishTime = true, lifetime.Succeeded, epoch
-	scope := &resolution.Scope{Policies: said}
+	scope := &resolution.Scope{Policies: platformPolicies}
 	effective := resolution.Resolve(&done, scope)
 	verdict := judging.Judge(&done, &effective, epoch.Add(1000*time.Hour))
 	if verdict.Action != policy.Keep || verdict.Err == nil {
@@ -180,11 +180,11 @@ func TestFailedMatchBoundsAndKeeps(t *testing.T) {
 		t.Helper()
 		compiled := compilePolicy(t, "match: {matchConditions: ["+conditions+"]}\nbounds: {minTTL: 1h, maxTTL: 2h}")
 		facts, variables := scene()
-		said, _ := expression.Matching(context.Background(), []*expression.Policy{compiled}, facts, variables)
+		platformPolicies, _ := expression.Matching(context.Background(), []*expression.Policy{compiled}, facts, variables)
 		own := *facts
 		own.NativeTTL = lifetime.NativeField{Set: namespace == nil, Seconds: int64(ttl / time.Second)}
 		own.Finished, own.Outcome, own.FinishTime, own.Created = true, lifetime.Succeeded, epoch, epoch
-		scope := &resolution.Scope{Policies: said, Namespace: namespace}
+		scope := &resolution.Scope{Policies: platformPolicies, Namespace: namespace}
 		effective := resolution.Resolve(&own, scope)
 		return judging.Judge(&own, &effective, epoch.Add(1000*time.Hour)), scope.Bounds(resolution.EnforcedBounds).CheckTTL(lifetime.TTL{After: ttl})
 	}
@@ -251,9 +251,9 @@ warnBelow: x`)
 		}
 	}
 	facts, variables := scene()
-	said, matched, failed := compiled.For(context.Background(), facts, variables)
-	if !matched || len(failed) == 0 || said.TTL.All == nil || said.TTL.All.Err == nil {
-		t.Errorf("a policy that cannot be used let the object go: %+v (S6)", said)
+	platformPolicy, matched, failed := compiled.For(context.Background(), facts, variables)
+	if !matched || len(failed) == 0 || platformPolicy.TTL.All == nil || platformPolicy.TTL.All.Err == nil {
+		t.Errorf("a policy that cannot be used let the object go: %+v (S6)", platformPolicy)
 	}
 }
 
@@ -372,10 +372,10 @@ func TestWhoIsGivenATTLLabel(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			compiled := compilePolicy(t, "defaults: {ttlLabel: {value: 7d}}\nmatch: "+c.match)
 			object := map[string]any{"metadata": map[string]any{"name": "x", "namespace": "ci"}}
-			said, matched, _ := compiled.For(context.Background(), policy.FactsOfObject(c.profile, object), &expression.Variables{Object: object})
+			platformPolicy, matched, _ := compiled.For(context.Background(), policy.FactsOfObject(c.profile, object), &expression.Variables{Object: object})
 			got := ""
-			if matched && said.Label != nil {
-				if got = said.Label.Text; said.Label.Err != nil {
+			if matched && platformPolicy.Label != nil {
+				if got = platformPolicy.Label.Text; platformPolicy.Label.Err != nil {
 					got = "error"
 				}
 			}

@@ -232,7 +232,7 @@ func (p *Profile) Served(has func(fieldpath.FieldPath) bool) *Profile {
 // Installed is the profile for the installed version of the kind and of the children that its steps
 // mark. A condition needs a status subresource. Without one Curfew stops nothing: it would act
 // without having failed the object.
-func (p *Profile) Installed(fields *Schema, of func(schema.GroupKind) *Definition) *Profile {
+func (p *Profile) Installed(fields *Schema, definitionOf func(schema.GroupKind) *Definition) *Profile {
 	out := p.Served(fields.Has)
 	if out.Enforcement == nil {
 		return out
@@ -241,7 +241,7 @@ func (p *Profile) Installed(fields *Schema, of func(schema.GroupKind) *Definitio
 		marked, kind := fields, p.Kind
 		if step.Child != nil {
 			marked, kind = nil, gvk(&step.Child.ProfiledKind)
-			if definition := of(kind.GroupKind()); definition != nil {
+			if definition := definitionOf(kind.GroupKind()); definition != nil {
 				marked = definition.Schemas[kind.Version]
 			}
 		}
@@ -257,24 +257,24 @@ func (p *Profile) Installed(fields *Schema, of func(schema.GroupKind) *Definitio
 }
 
 // enforcement checks one way of enforcing a deadline, and compiles its expression acts.
-func (c *Compiler) enforcement(at *field.Path, way *v1alpha1.Enforcement, errs *field.ErrorList) *Program {
+func (c *Compiler) enforcement(path *field.Path, way *v1alpha1.Enforcement, errs *field.ErrorList) *Program {
 	if way.IfServed != nil {
-		parsePath(at.Child("ifServed"), *way.IfServed, errs)
+		parsePath(path.Child("ifServed"), *way.IfServed, errs)
 	}
 	if !stoppable(way.Stop) {
-		*errs = append(*errs, field.Invalid(at.Child("stop").Index(0).Child("action"), way.Stop[0].Action,
+		*errs = append(*errs, field.Invalid(path.Child("stop").Index(0).Child("action"), way.Stop[0].Action,
 			"must be MarkFailed or Suspend: nothing is deleted before the object was failed or suspended"))
 	}
 	if way.Acts == nil {
 		if way.By == v1alpha1.EnforcedByController && len(way.Stop) > 0 && stoppable(way.Stop) { // A stored profile may be older than the schema.
-			*errs = append(*errs, field.Required(at.Child("acts"), "says how an object shows that its controller enforces the deadline: "+
+			*errs = append(*errs, field.Required(path.Child("acts"), "says how an object shows that its controller enforces the deadline: "+
 				"until it is set, Curfew enforces the deadline itself, without a grace period"))
 		}
 		return nil
 	}
 	program, err := c.Compile(string(*way.Acts), ScopeProfile, ResultBool)
 	if err != nil {
-		*errs = append(*errs, invalidExpression(at.Child("acts"), string(*way.Acts), err))
+		*errs = append(*errs, invalidExpression(path.Child("acts"), string(*way.Acts), err))
 		return nil
 	}
 	return program
@@ -325,24 +325,24 @@ func (e *Enforcement) withoutStop() *Enforcement {
 }
 
 // references are the fields that name objects, without those that cannot be used.
-func references(path *field.Path, of []v1alpha1.NamedObject, errs *field.ErrorList) []policy.Reference {
+func references(path *field.Path, namedObjects []v1alpha1.NamedObject, errs *field.ErrorList) []policy.Reference {
 	var out []policy.Reference
-	for i := range of {
-		at, one := path.Index(i), policy.Reference{Kind: schema.GroupKind{Group: of[i].Kind.Group, Kind: of[i].Kind.Kind}}
+	for i := range namedObjects {
+		element, reference := path.Index(i), policy.Reference{Kind: schema.GroupKind{Group: namedObjects[i].Kind.Group, Kind: namedObjects[i].Kind.Kind}}
 		before := len(*errs)
-		one.Path = parsePath(at.Child("path"), of[i].Path, errs)
-		if one.Kind.Group == "*" || one.Kind.Kind == "*" {
-			*errs = append(*errs, field.Invalid(at.Child("kind"), one.Kind.String(), "name one group and one kind"))
+		reference.Path = parsePath(element.Child("path"), namedObjects[i].Path, errs)
+		if reference.Kind.Group == "*" || reference.Kind.Kind == "*" {
+			*errs = append(*errs, field.Invalid(element.Child("kind"), reference.Kind.String(), "name one group and one kind"))
 		}
-		if in := of[i].NamespacePath; in != nil {
-			one.Namespace = parsePath(at.Child("namespacePath"), *in, errs)
-			if list := throughLists(one.Namespace); !strings.HasPrefix(one.Path.String(), list) {
-				*errs = append(*errs, field.Invalid(at.Child("namespacePath"), string(*in),
+		if fieldPath := namedObjects[i].NamespacePath; fieldPath != nil {
+			reference.Namespace = parsePath(element.Child("namespacePath"), *fieldPath, errs)
+			if list := throughLists(reference.Namespace); !strings.HasPrefix(reference.Path.String(), list) {
+				*errs = append(*errs, field.Invalid(element.Child("namespacePath"), string(*fieldPath),
 					fmt.Sprintf("goes through %s, and path does not: name a field beside the one that path leads to", list)))
 			}
 		}
 		if len(*errs) == before {
-			out = append(out, one)
+			out = append(out, reference)
 		}
 	}
 	return out

@@ -198,24 +198,24 @@ func TestRuntimePolicyReadsFieldsAndAnnotations(t *testing.T) {
 	runtime := builtin(t)["trainjob.trainer.kubeflow.org"].Runtime
 	ref, err := runtime.Reference("ci", map[string]any{"spec": map[string]any{"runtimeRef": map[string]any{"name": "torch"}}})
 	must(t, err)
-	if said := ref.Policy(nil, nil); !said.Missing || said.Deadline != nil || said.Path != "spec.runtimeRef.name" || said.Unusable() == nil {
-		t.Errorf("a runtime that is gone: %+v", said)
+	if runtimePolicy := ref.Policy(nil, nil); !runtimePolicy.Missing || runtimePolicy.Deadline != nil || runtimePolicy.Path != "spec.runtimeRef.name" || runtimePolicy.Unusable() == nil {
+		t.Errorf("a runtime that is gone: %+v", runtimePolicy)
 	}
-	said := ref.Policy(map[string]any{"spec": map[string]any{"runPolicy": map[string]any{"ttlSecondsAfterFinished": int64(60), "activeDeadlineSeconds": int64(3600)}}}, nil)
-	if setting := said.TTL.For(lifetime.Failed); setting == nil || setting.TTL.After != time.Minute || setting.Source.String() != "runtime/torch" || setting.Path != "spec.runPolicy.ttlSecondsAfterFinished" {
+	r := ref.Policy(map[string]any{"spec": map[string]any{"runPolicy": map[string]any{"ttlSecondsAfterFinished": int64(60), "activeDeadlineSeconds": int64(3600)}}}, nil)
+	if setting := r.TTL.For(lifetime.Failed); setting == nil || setting.TTL.After != time.Minute || setting.Source.String() != "runtime/torch" || setting.Path != "spec.runPolicy.ttlSecondsAfterFinished" {
 		t.Errorf("field: %+v", setting)
 	}
-	if said.Deadline == nil || said.Deadline.TTL.After != time.Hour || said.Deadline.Source.String() != "runtime/torch" {
-		t.Errorf("deadline: %+v", said.Deadline)
+	if r.Deadline == nil || r.Deadline.TTL.After != time.Hour || r.Deadline.Source.String() != "runtime/torch" {
+		t.Errorf("deadline: %+v", r.Deadline)
 	}
-	said = ref.Policy(map[string]any{"metadata": map[string]any{"annotations": map[string]any{wellknown.AnnotationTTL: "nonsense"}}}, nil)
-	if setting := said.TTL.For(lifetime.Succeeded); setting == nil || setting.Err == nil {
+	r = ref.Policy(map[string]any{"metadata": map[string]any{"annotations": map[string]any{wellknown.AnnotationTTL: "nonsense"}}}, nil)
+	if setting := r.TTL.For(lifetime.Succeeded); setting == nil || setting.Err == nil {
 		t.Errorf("an unreadable annotation has to stay unreadable (S6): %+v", setting)
 	}
-	said = ref.Policy(map[string]any{"metadata": map[string]any{"deletionTimestamp": "2026-01-01T00:00:00Z"}, "spec": map[string]any{
+	r = ref.Policy(map[string]any{"metadata": map[string]any{"deletionTimestamp": "2026-01-01T00:00:00Z"}, "spec": map[string]any{
 		"runPolicy": map[string]any{"ttlSecondsAfterFinished": int64(60), "activeDeadlineSeconds": int64(3600)},
 	}}, nil)
-	if !said.Missing || said.Unusable() == nil || said.TTL.For(lifetime.Failed) != nil || said.Deadline != nil {
-		t.Errorf("a runtime that is being deleted has to keep (it is not reviewed): %+v", said)
+	if !r.Missing || r.Unusable() == nil || r.TTL.For(lifetime.Failed) != nil || r.Deadline != nil {
+		t.Errorf("a runtime that is being deleted has to keep (it is not reviewed): %+v", r)
 	}
 }

@@ -23,11 +23,11 @@ func times(t *rapid.T, name string) (any, bool) {
 	case 2:
 		return "1970-01-01T00:00:00Z", true
 	default:
-		at := epoch.Add(time.Duration(rapid.IntRange(0, 100000).Draw(t, name+" at")) * time.Second)
+		instant := epoch.Add(time.Duration(rapid.IntRange(0, 100000).Draw(t, name+" at")) * time.Second)
 		if rapid.Bool().Draw(t, name+" zone") {
-			at = at.In(time.FixedZone("", 2*60*60))
+			instant = instant.In(time.FixedZone("", 2*60*60))
 		}
-		return at.Format(time.RFC3339), true
+		return instant.Format(time.RFC3339), true
 	}
 }
 

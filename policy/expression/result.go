@@ -125,11 +125,11 @@ func (p *Program) Time(ctx context.Context, variables *Variables) (time.Time, er
 	case types.Null:
 		return time.Time{}, nil
 	case types.String:
-		at, err := lifetime.ParseTime(string(v))
+		t, err := lifetime.ParseTime(string(v))
 		if err != nil {
 			return time.Time{}, p.wrong(value)
 		}
-		return at, nil
+		return t, nil
 	default:
 		return time.Time{}, p.wrong(value)
 	}
@@ -220,11 +220,11 @@ func (p *Program) Label(ctx context.Context, variables *Variables) (string, erro
 		return lifetime.FormatDuration(v.Duration), nil
 	case types.Timestamp:
 		// Rounded up: a label that goes off earlier than computed would shorten a life (S6).
-		at := v.Time.UTC()
-		if whole := at.Truncate(time.Second); whole.Before(at) {
-			at = whole.Add(time.Second)
+		t := v.Time.UTC()
+		if whole := t.Truncate(time.Second); whole.Before(t) {
+			t = whole.Add(time.Second)
 		}
-		return at.Format("2006-01-02T150405Z"), nil
+		return t.Format("2006-01-02T150405Z"), nil
 	default:
 		return "", p.wrong(value)
 	}

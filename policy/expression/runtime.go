@@ -60,12 +60,12 @@ func compileRuntime(path *field.Path, spec *v1alpha1.Runtime, errs *field.ErrorL
 	if spec == nil {
 		return nil
 	}
-	at := path.Child("reference")
+	child := path.Child("reference")
 	out := &Runtime{
-		name:         parseScalarPath(at.Child("name"), spec.Reference.Name, errs),
-		apiGroup:     optionalPath(at.Child("apiGroup"), spec.Reference.APIGroup, errs),
-		kind:         optionalPath(at.Child("kind"), spec.Reference.Kind, errs),
-		clusterScope: optionalPath(at.Child("clusterScope"), spec.Reference.ClusterScope, errs),
+		name:         parseScalarPath(child.Child("name"), spec.Reference.Name, errs),
+		apiGroup:     optionalPath(child.Child("apiGroup"), spec.Reference.APIGroup, errs),
+		kind:         optionalPath(child.Child("kind"), spec.Reference.Kind, errs),
+		clusterScope: optionalPath(child.Child("clusterScope"), spec.Reference.ClusterScope, errs),
 
 		defaultAPIGroup: ptr.Deref(spec.Reference.DefaultAPIGroup, ""),
 		defaultKind:     ptr.Deref(spec.Reference.DefaultKind, ""),
@@ -149,30 +149,30 @@ func (r *Runtime) Unreadable(err error) *resolution.RuntimePolicy {
 // fields are the paths at which any kind that uses the runtime finds a TTL.
 func (r *Reference) Policy(runtime map[string]any, fields []fieldpath.FieldPath) *resolution.RuntimePolicy {
 	source := lifetime.Source{Level: lifetime.LevelRuntime, Name: r.Name}
-	said := &resolution.RuntimePolicy{Name: r.Name, Path: r.path, Namespaced: r.Namespace != ""}
+	runtimePolicy := &resolution.RuntimePolicy{Name: r.Name, Path: r.path, Namespaced: r.Namespace != ""}
 	if runtime == nil {
-		said.Missing = true
-		return said
+		runtimePolicy.Missing = true
+		return runtimePolicy
 	}
 	// Admission does not review what is being deleted: its author could forge its stamp.
 	if deleted, _, _ := unstructured.NestedFieldNoCopy(runtime, "metadata", "deletionTimestamp"); deleted != nil {
-		said.Missing, said.Err = true, fmt.Errorf("%s %s is being deleted", r.Kind.Kind, quote.Shorten(r.Name))
-		return said
+		runtimePolicy.Missing, runtimePolicy.Err = true, fmt.Errorf("%s %s is being deleted", r.Kind.Kind, quote.Shorten(r.Name))
+		return runtimePolicy
 	}
 	facts := policy.FactsOfObject(&policy.Profile{
 		Name: r.Kind.Kind, Kind: r.Kind,
 		TTL: first(r.from.ttl, runtime), Deadline: first(r.from.deadline, runtime), AnnotatedDeadline: true,
 	}, runtime)
-	said.TTL = facts.TTLs()
-	for _, setting := range said.TTL.Settings() {
+	runtimePolicy.TTL = facts.TTLs()
+	for _, setting := range runtimePolicy.TTL.Settings() {
 		setting.Source = source
 	}
-	if said.Deadline = facts.Deadline(); said.Deadline != nil {
-		said.Deadline.Source = source
+	if runtimePolicy.Deadline = facts.Deadline(); runtimePolicy.Deadline != nil {
+		runtimePolicy.Deadline.Source = source
 	}
 	// The hash must cover the fields read here, even if another profile is in effect by now.
-	said.ReadSince(facts, runtime, slices.Concat(fields, r.from.ttl))
-	return said
+	runtimePolicy.ReadSince(facts, runtime, slices.Concat(fields, r.from.ttl))
+	return runtimePolicy
 }
 
 // first is the first path that leads to a value.
@@ -210,8 +210,8 @@ func (r *Runtime) Sets(runtime map[string]any) bool {
 	for i := range r.kinds {
 		group, kind := r.kinds[i].kind.ToAPIVersionAndKind()
 		if runtime["apiVersion"] == group && runtime["kind"] == kind {
-			of := (&Reference{Kind: r.kinds[i].kind, from: &r.kinds[i]}).Policy(runtime, nil)
-			return of.Deadline != nil || !of.TTL.Empty()
+			runtimePolicy := (&Reference{Kind: r.kinds[i].kind, from: &r.kinds[i]}).Policy(runtime, nil)
+			return runtimePolicy.Deadline != nil || !runtimePolicy.TTL.Empty()
 		}
 	}
 	return false
@@ -219,17 +219,17 @@ func (r *Runtime) Sets(runtime map[string]any) bool {
 
 // Fields are the native fields of a runtime kind for a TTL and a deadline, in order of precedence.
 func (r *Runtime) Fields(kind schema.GroupKind) (ttl, deadline []fieldpath.FieldPath) {
-	of := r.of(kind)
-	return of.ttl, of.deadline
+	runtimeKind := r.of(kind)
+	return runtimeKind.ttl, runtimeKind.deadline
 }
 
 // of is empty for a kind that is no runtime.
 func (r *Runtime) of(kind schema.GroupKind) runtimeKind {
-	at := slices.IndexFunc(r.kinds, func(of runtimeKind) bool { return of.kind.GroupKind() == kind })
-	if at < 0 {
+	i := slices.IndexFunc(r.kinds, func(k runtimeKind) bool { return k.kind.GroupKind() == kind })
+	if i < 0 {
 		return runtimeKind{}
 	}
-	return r.kinds[at]
+	return r.kinds[i]
 }
 
 // ClusterScoped reports whether runtimes of a kind are cluster-scoped.
@@ -242,9 +242,9 @@ func (r *Runtime) ClusterScoped(kind schema.GroupKind) bool {
 func (r *Runtime) Profiles() []*Profile {
 	var out []*Profile
 	for i := range r.kinds {
-		of := &r.kinds[i]
+		runtimeKind := &r.kinds[i]
 		out = append(out, &Profile{spec: &v1alpha1.KindProfileSpec{}, Profile: &policy.Profile{
-			Name: of.kind.Kind, Kind: of.kind, Resource: of.resource, ClusterScoped: of.clusterScoped,
+			Name: runtimeKind.kind.Kind, Kind: runtimeKind.kind, Resource: runtimeKind.resource, ClusterScoped: runtimeKind.clusterScoped,
 		}})
 	}
 	return out
@@ -254,40 +254,40 @@ func gvk(kind *v1alpha1.ProfiledKind) schema.GroupVersionKind {
 	return schema.GroupVersionKind{Group: kind.Group, Version: kind.Version, Kind: kind.Kind}
 }
 
-func parsePath(at *field.Path, text v1alpha1.FieldPath, errs *field.ErrorList) fieldpath.FieldPath {
+func parsePath(path *field.Path, text v1alpha1.FieldPath, errs *field.ErrorList) fieldpath.FieldPath {
 	parsed, err := fieldpath.ParseFieldPath(string(text))
 	if err != nil {
-		*errs = append(*errs, field.Invalid(at, string(text), err.Error()))
+		*errs = append(*errs, field.Invalid(path, string(text), err.Error()))
 		return nil
 	}
 	return parsed
 }
 
 // parseScalarPath is for paths that lead to one field, and not through a list.
-func optionalPath(at *field.Path, text *v1alpha1.FieldPath, errs *field.ErrorList) fieldpath.FieldPath {
+func optionalPath(path *field.Path, text *v1alpha1.FieldPath, errs *field.ErrorList) fieldpath.FieldPath {
 	if text == nil {
 		return nil
 	}
-	return parseScalarPath(at, *text, errs)
+	return parseScalarPath(path, *text, errs)
 }
 
 // parsePaths leaves out paths that cannot be read.
-func parsePaths(at *field.Path, texts []v1alpha1.FieldPath,
+func parsePaths(path *field.Path, texts []v1alpha1.FieldPath,
 	parse func(*field.Path, v1alpha1.FieldPath, *field.ErrorList) fieldpath.FieldPath, errs *field.ErrorList) []fieldpath.FieldPath {
 	var out []fieldpath.FieldPath
 	for i, text := range texts {
-		if parsed := parse(at.Index(i), text, errs); parsed != nil {
+		if parsed := parse(path.Index(i), text, errs); parsed != nil {
 			out = append(out, parsed)
 		}
 	}
 	return out
 }
 
-func parseScalarPath(at *field.Path, text v1alpha1.FieldPath, errs *field.ErrorList) fieldpath.FieldPath {
-	parsed := parsePath(at, text, errs)
+func parseScalarPath(path *field.Path, text v1alpha1.FieldPath, errs *field.ErrorList) fieldpath.FieldPath {
+	parsed := parsePath(path, text, errs)
 	for _, part := range parsed {
 		if part == "*" {
-			*errs = append(*errs, field.Invalid(at, string(text), "leads to many fields: leave out [*]"))
+			*errs = append(*errs, field.Invalid(path, string(text), "leads to many fields: leave out [*]"))
 			return nil
 		}
 	}

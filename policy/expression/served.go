@@ -47,10 +47,10 @@ func DefinitionOf(object map[string]any) Definition {
 			out.Storage = stringAt(version, "name")
 		}
 		if on, _ := version["served"].(bool); on && stringAt(version, "name") != "" {
-			of := slim(mapAt(mapAt(version, "schema"), "openAPIV3Schema"), depth)
+			slimmed := slim(mapAt(mapAt(version, "schema"), "openAPIV3Schema"), depth)
 			_, status := mapAt(version, "subresources")["status"]
-			of.noStatus = !status
-			out.Schemas[stringAt(version, "name")] = of
+			slimmed.noStatus = !status
+			out.Schemas[stringAt(version, "name")] = slimmed
 		}
 	}
 	return out
@@ -84,12 +84,12 @@ func (d *Definition) Preferred() string {
 
 // Serves returns the schema of the version that a profile is written for; ok is false if the kind
 // is not served in that version, or not as the profile describes it.
-func (d *Definition) Serves(profile *Profile) (of *Schema, ok bool) {
+func (d *Definition) Serves(profile *Profile) (found *Schema, ok bool) {
 	if d.Kind != profile.Kind.GroupKind() || d.Resource != profile.Resource || d.ClusterScoped != profile.ClusterScoped {
 		return nil, false
 	}
-	of, ok = d.Schemas[profile.Kind.Version]
-	return of, ok
+	found, ok = d.Schemas[profile.Kind.Version]
+	return found, ok
 }
 
 // Shape is the kind of value that a field holds, as far as the schema tells.
@@ -135,8 +135,8 @@ func slim(from map[string]any, left int) *Schema {
 	if properties, ok := from["properties"].(map[string]any); ok {
 		out.fields = make(map[string]*Schema, len(properties))
 		for name, property := range properties {
-			of, _ := property.(map[string]any)
-			out.fields[name] = slim(of, left-1)
+			propertyFields, _ := property.(map[string]any)
+			out.fields[name] = slim(propertyFields, left-1)
 		}
 	}
 	return out
@@ -222,22 +222,22 @@ func wholeOf(object map[string]any, name string) int64 {
 
 // Missing has an error for each reference whose field is not in the installed version of the kind.
 // A definition of nil is not known, and may have any field.
-func (p *Profile) Missing(of *Definition) (errs field.ErrorList) {
-	if p == nil || of == nil {
+func (p *Profile) Missing(definition *Definition) (errs field.ErrorList) {
+	if p == nil || definition == nil {
 		return nil
 	}
-	fields, ok := of.Serves(p)
+	fields, ok := definition.Serves(p)
 	for i := 0; ok && i < len(p.spec.References); i++ {
-		one, at := &p.spec.References[i], field.NewPath("spec", "references").Index(i)
-		missing := func(at *field.Path, text v1alpha1.FieldPath) {
+		namedObject, path := &p.spec.References[i], field.NewPath("spec", "references").Index(i)
+		missing := func(where *field.Path, text v1alpha1.FieldPath) {
 			if path, err := fieldpath.ParseFieldPath(string(text)); err == nil && !fields.Has(path) {
-				errs = append(errs, field.Invalid(at, string(text), fmt.Sprintf("is no field of %s in version %s: "+
+				errs = append(errs, field.Invalid(where, string(text), fmt.Sprintf("is no field of %s in version %s: "+
 					"correct the path, with [*] after each list, or remove the reference", p.Kind.GroupKind(), p.Kind.Version)))
 			}
 		}
-		missing(at.Child("path"), one.Path)
-		if one.NamespacePath != nil {
-			missing(at.Child("namespacePath"), *one.NamespacePath)
+		missing(path.Child("path"), namedObject.Path)
+		if namedObject.NamespacePath != nil {
+			missing(path.Child("namespacePath"), *namedObject.NamespacePath)
 		}
 	}
 	return errs
@@ -245,10 +245,10 @@ func (p *Profile) Missing(of *Definition) (errs field.ErrorList) {
 
 // LacksTemplates reports whether the installed kind lacks the spec of one of the pod templates, or
 // is not served as the profile says. A definition of nil is not known, and may have any field.
-func (p *Profile) LacksTemplates(of *Definition) bool {
-	if p == nil || of == nil {
+func (p *Profile) LacksTemplates(definition *Definition) bool {
+	if p == nil || definition == nil {
 		return false
 	}
-	fields, ok := of.Serves(p)
+	fields, ok := definition.Serves(p)
 	return !ok || slices.ContainsFunc(p.PodTemplates, func(path fieldpath.FieldPath) bool { return !fields.Has(path.Child("spec")) })
 }

@@ -50,8 +50,8 @@ func TestSchemaKnowsFields(t *testing.T) {
 	if definition.Kind.String() != "Render.example.com" || definition.Resource != "renders" || definition.UID != "u" || definition.Generation != 3 {
 		t.Errorf("read as %+v", definition)
 	}
-	of := definition.Schemas["v1"]
-	if len(definition.Schemas) != 1 || of == nil {
+	schema := definition.Schemas["v1"]
+	if len(definition.Schemas) != 1 || schema == nil {
 		t.Fatalf("versions %v, want v1 alone: the other is not served", definition.Schemas)
 	}
 	for path, want := range map[string]bool{
@@ -60,15 +60,15 @@ func TestSchemaKnowsFields(t *testing.T) {
 		"spec.maybe.a": true, "spec.maybe.b": false, "spec.deep.a.b.c.d": true, "spec.deep.a.b.c.d.whatever": true, "spec.deep.a.x": false,
 		"spec.ttl[*]": false,
 	} {
-		if got := of.Has(fieldpath.MustFieldPath(path)); got != want {
+		if got := schema.Has(fieldpath.MustFieldPath(path)); got != want {
 			t.Errorf("%s: %t, want %t", path, got, want)
 		}
 	}
 	shapes := map[Shape][]*Schema{
-		ShapeObject: {of, of.At("spec"), of.At("spec").At("free"), of.At("spec").At("stages").At("*")},
-		ShapeList:   {of.At("spec").At("stages")},
-		ShapeScalar: {of.At("spec").At("ttl")},
-		ShapeAny:    {nil, of.At("spec").At("maybe"), of.At("spec").At("free").At("x"), of.At("spec").At("none").At("below")},
+		ShapeObject: {schema, schema.At("spec"), schema.At("spec").At("free"), schema.At("spec").At("stages").At("*")},
+		ShapeList:   {schema.At("spec").At("stages")},
+		ShapeScalar: {schema.At("spec").At("ttl")},
+		ShapeAny:    {nil, schema.At("spec").At("maybe"), schema.At("spec").At("free").At("x"), schema.At("spec").At("none").At("below")},
 	}
 	for want, schemas := range shapes {
 		for i, schema := range schemas {

@@ -44,9 +44,9 @@ func (c *Compiler) state(path *field.Path, spec *v1alpha1.StateExpressions, errs
 		}
 		program, err := c.Compile(string(*part.source), ScopeProfile, part.result)
 		if err != nil {
-			at := path.Child(part.name)
-			*errs = append(*errs, invalidExpression(at, string(*part.source), err))
-			out.err = errors.Join(out.err, fmt.Errorf("%s: %w", at, err))
+			child := path.Child(part.name)
+			*errs = append(*errs, invalidExpression(child, string(*part.source), err))
+			out.err = errors.Join(out.err, fmt.Errorf("%s: %w", child, err))
 			continue
 		}
 		*part.into = program
@@ -107,9 +107,9 @@ func (s *states) startTime(ctx context.Context, variables *Variables) (time.Time
 	if text == "" {
 		return time.Time{}, nil // At admission of a CREATE nothing has started.
 	}
-	at, err := lifetime.ParseTime(text)
+	t, err := lifetime.ParseTime(text)
 	if err != nil {
 		return time.Time{}, fmt.Errorf("metadata.creationTimestamp: %w", err)
 	}
-	return at, nil
+	return t, nil
 }

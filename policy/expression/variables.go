@@ -101,13 +101,13 @@ func (v *Variables) namespace() map[string]any {
 }
 
 // namespaceObject shows the fields that the API server's own policies show.
-func namespaceObject(of *resolution.NamespacePolicy) map[string]any {
-	metadata := map[string]any{"name": of.Name}
-	if !of.Created.IsZero() {
-		metadata["uid"], metadata["resourceVersion"] = string(of.UID), of.ResourceVersion
-		metadata["creationTimestamp"] = of.Created.UTC().Format(time.RFC3339)
+func namespaceObject(namespacePolicy *resolution.NamespacePolicy) map[string]any {
+	metadata := map[string]any{"name": namespacePolicy.Name}
+	if !namespacePolicy.Created.IsZero() {
+		metadata["uid"], metadata["resourceVersion"] = string(namespacePolicy.UID), namespacePolicy.ResourceVersion
+		metadata["creationTimestamp"] = namespacePolicy.Created.UTC().Format(time.RFC3339)
 	}
-	for name, pairs := range map[string]map[string]string{"labels": of.Labels, "annotations": of.Annotations} {
+	for name, pairs := range map[string]map[string]string{"labels": namespacePolicy.Labels, "annotations": namespacePolicy.Annotations} {
 		if len(pairs) > 0 {
 			metadata[name] = anyMap(pairs)
 		}
@@ -125,7 +125,7 @@ func anyMap(pairs map[string]string) map[string]any {
 
 // namespaceLabels are the labels that policies select by; known is false if the namespace is not
 // known.
-func (v *Variables) namespaceLabels() (of labels.Labels, known bool) {
+func (v *Variables) namespaceLabels() (set labels.Labels, known bool) {
 	switch {
 	case v.Namespace != nil:
 		return labels.Set(policy.StringMap(v.Namespace, "labels")), true
@@ -193,25 +193,25 @@ func (c *Compiler) value(path *field.Path, constant, expression *string, result 
 		return out
 	}
 	if expression != nil {
-		at := path.Child("expression")
-		out.path = at.String()
+		child := path.Child("expression")
+		out.path = child.String()
 		program, err := c.Compile(*expression, ScopePolicy, result)
 		if err != nil {
-			*errs = append(*errs, invalidExpression(at, *expression, err))
+			*errs = append(*errs, invalidExpression(child, *expression, err))
 			out.constant = &lifetime.Setting{Path: out.path, Text: *expression, Err: err}
 			return out
 		}
 		out.program = program
 		if err := out.constantError(); err != nil {
-			*errs = append(*errs, invalidExpression(at, *expression, err))
+			*errs = append(*errs, invalidExpression(child, *expression, err))
 		}
 		return out
 	}
-	at := path.Child("value")
-	out.path = at.String()
-	out.constant = constantSetting(at, *constant, result)
+	valuePath := path.Child("value")
+	out.path = valuePath.String()
+	out.constant = constantSetting(valuePath, *constant, result)
 	if out.constant.Err != nil {
-		*errs = append(*errs, field.Invalid(at, *constant, out.constant.Err.Error()))
+		*errs = append(*errs, field.Invalid(valuePath, *constant, out.constant.Err.Error()))
 	}
 	return out
 }

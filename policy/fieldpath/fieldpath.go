@@ -91,17 +91,17 @@ func (p FieldPath) Child(names ...string) FieldPath {
 // Get returns the value at the path; false if a part is absent or has another shape, or if the path
 // leads through a list. Nothing is at an empty path.
 func (p FieldPath) Get(object map[string]any) (any, bool) {
-	var at any = object
+	var value any = object
 	for _, part := range p {
-		next, ok := at.(map[string]any)
+		next, ok := value.(map[string]any)
 		if !ok || part == "*" {
 			return nil, false
 		}
-		if at, ok = next[part]; !ok {
+		if value, ok = next[part]; !ok {
 			return nil, false
 		}
 	}
-	return at, at != nil && len(p) > 0
+	return value, value != nil && len(p) > 0
 }
 
 // Walk calls visit for every value at the path, with its concrete path
@@ -110,19 +110,19 @@ func (p FieldPath) Walk(object map[string]any, visit func(path string, value any
 	walkPath(object, p, "", visit)
 }
 
-func walkPath(at any, rest FieldPath, path string, visit func(string, any)) {
+func walkPath(node any, rest FieldPath, path string, visit func(string, any)) {
 	if len(rest) == 0 {
-		visit(path, at)
+		visit(path, node)
 		return
 	}
 	if rest[0] == "*" {
-		items, _ := at.([]any)
+		items, _ := node.([]any)
 		for i, item := range items {
 			walkPath(item, rest[1:], path+"["+strconv.Itoa(i)+"]", visit)
 		}
 		return
 	}
-	fields, _ := at.(map[string]any)
+	fields, _ := node.(map[string]any)
 	value, ok := fields[rest[0]]
 	if !ok || value == nil {
 		return

@@ -50,11 +50,11 @@ func JudgeDeadline(facts *policy.Facts, effective *resolution.Effective, grace t
 		return policy.Kept("is suspended")
 	}
 	if exceeded {
-		at := facts.Begun().Add(value.TTL.After)
-		if at.Before(facts.Exceeded) {
-			at = facts.Exceeded
+		t := facts.Begun().Add(value.TTL.After)
+		if t.Before(facts.Exceeded) {
+			t = facts.Exceeded
 		}
-		return deadlineVerdict(at.Add(grace), policy.TriggerDeadlineCheck, effective, now)
+		return deadlineVerdict(t.Add(grace), policy.TriggerDeadlineCheck, effective, now)
 	}
 	if facts.Started.IsZero() {
 		return policy.Kept("has not started")
@@ -65,16 +65,16 @@ func JudgeDeadline(facts *policy.Facts, effective *resolution.Effective, grace t
 	return deadlineVerdict(facts.Started.Add(value.TTL.After).Add(grace), policy.TriggerDeadline, effective, now)
 }
 
-func deadlineVerdict(at time.Time, trigger policy.Trigger, effective *resolution.Effective, now time.Time) policy.Verdict {
+func deadlineVerdict(t time.Time, trigger policy.Trigger, effective *resolution.Effective, now time.Time) policy.Verdict {
 	value := effective.Deadline
 	value.Source.Level = cmp.Or(value.Source.Level, lifetime.LevelObject)
 	return policy.Verdict{
 		Trigger: trigger, Source: value.Source, Live: value.Live, Backfill: value.Backfill, DryRun: effective.DryRun || value.DryRun,
-	}.Due(at, now, policy.Stop)
+	}.Due(t, now, policy.Stop)
 }
 
 // SuspensionRecord is the value of [wellknown.AnnotationSuspendedAt]: when Curfew suspended the
 // object, and the generation that the object's spec had after that.
-func SuspensionRecord(at time.Time, generation int64) string {
-	return at.UTC().Format(time.RFC3339) + "/" + strconv.FormatInt(generation, 10)
+func SuspensionRecord(t time.Time, generation int64) string {
+	return t.UTC().Format(time.RFC3339) + "/" + strconv.FormatInt(generation, 10)
 }

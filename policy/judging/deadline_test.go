@@ -92,17 +92,17 @@ func TestJudgeDeadline(t *testing.T) {
 // Who failed an object, and when, is read from any list of conditions. An incomplete condition is no
 // mark (S6).
 func TestExceededAt(t *testing.T) {
-	condition := func(reason, status, at string) map[string]any {
-		return map[string]any{"type": "Failed", "reason": reason, "status": status, "lastTransitionTime": at}
+	condition := func(reason, status, name string) map[string]any {
+		return map[string]any{"type": "Failed", "reason": reason, "status": status, "lastTransitionTime": name}
 	}
-	const at = "2026-05-04T12:00:00Z"
+	const instant = "2026-05-04T12:00:00Z"
 	for name, c := range map[string]struct {
 		conditions any
 		want       bool
 	}{
-		"marked":         {[]any{map[string]any{"type": "Ready"}, condition("DeadlineExceeded", "True", at)}, true},
-		"taken back":     {[]any{condition("DeadlineExceeded", "False", at)}, false},
-		"another reason": {[]any{condition("BackoffLimitExceeded", "True", at)}, false},
+		"marked":         {[]any{map[string]any{"type": "Ready"}, condition("DeadlineExceeded", "True", instant)}, true},
+		"taken back":     {[]any{condition("DeadlineExceeded", "False", instant)}, false},
+		"another reason": {[]any{condition("BackoffLimitExceeded", "True", instant)}, false},
 		"without a time": {[]any{condition("DeadlineExceeded", "True", "")}, false},
 		"no list":        {"DeadlineExceeded", false},
 		"no conditions":  {[]any{"DeadlineExceeded", nil}, false},
@@ -121,8 +121,8 @@ func TestExceededAt(t *testing.T) {
 // Curfew recognises its own suspension until the spec changes: an author who resumes the object and
 // suspends it again has suspended it for a reason of their own.
 func TestSuspendedAt(t *testing.T) {
-	at := time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
-	for record, want := range map[string]time.Time{SuspensionRecord(at, 4): at, SuspensionRecord(at, 3): {}, "2026-05-04T12:00:00Z": {}, "soon/4": {}, "": {}} {
+	instant := time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
+	for record, want := range map[string]time.Time{SuspensionRecord(instant, 4): instant, SuspensionRecord(instant, 3): {}, "2026-05-04T12:00:00Z": {}, "soon/4": {}, "": {}} {
 		if got := policy.SuspendedAt(record, 4); !got.Equal(want) {
 			t.Errorf("%q of generation 4: %s, want %s", record, got, want)
 		}

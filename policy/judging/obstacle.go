@@ -166,8 +166,8 @@ func (e *Explanation) unusableOnceFinished() []string {
 		if verdict.Err == nil {
 			continue
 		}
-		if said := fmt.Sprintf("%s: %s", verdict.Reason, verdict.Err); !slices.Contains(out, said) {
-			out = append(out, said)
+		if text := fmt.Sprintf("%s: %s", verdict.Reason, verdict.Err); !slices.Contains(out, text) {
+			out = append(out, text)
 		}
 	}
 	return out

@@ -17,8 +17,8 @@ import (
 func TestOthers(t *testing.T) {
 	now := time.Date(2026, 12, 24, 12, 0, 0, 0, time.UTC)
 	defer judging.RegisterTrigger(judging.TriggerInfo{Name: "stuck",
-		Judge: func(_ *judging.Explanation, at time.Time) policy.Verdict {
-			return policy.Verdict{Action: policy.Keep, Reason: "its limit cannot be used", Expiry: at, Err: errors.New("soon is no duration")}
+		Judge: func(_ *judging.Explanation, instant time.Time) policy.Verdict {
+			return policy.Verdict{Action: policy.Keep, Reason: "its limit cannot be used", Expiry: instant, Err: errors.New("soon is no duration")}
 		},
 	})()
 	facts := policy.FactsOfObject(policy.JobProfile, builders.MakeJob("ci", "a").Created(now).Map())

@@ -136,7 +136,7 @@ func (e *Explanation) Held(trigger policy.Trigger) []Obstacle {
 
 // HeldBy is the policy in dry-run whose default alone makes the object due for a trigger; ok is
 // false where there is none.
-func (e *Explanation) HeldBy(trigger policy.Trigger) (of lifetime.Source, ok bool) {
+func (e *Explanation) HeldBy(trigger policy.Trigger) (source lifetime.Source, ok bool) {
 	var values []resolution.Value
 	switch trigger {
 	case policy.TriggerTTL:
@@ -147,9 +147,9 @@ func (e *Explanation) HeldBy(trigger policy.Trigger) (of lifetime.Source, ok boo
 		source, _ := e.Scope.LabelSource(e.Facts)
 		return source, e.LabelKey == wellknown.LabelTTL && e.Scope.HoldsLabel(source)
 	}
-	at := slices.IndexFunc(values, func(value resolution.Value) bool { return value.DryRun })
-	if at < 0 {
+	i := slices.IndexFunc(values, func(value resolution.Value) bool { return value.DryRun })
+	if i < 0 {
 		return lifetime.Source{}, false
 	}
-	return values[at].Source, true
+	return values[i].Source, true
 }

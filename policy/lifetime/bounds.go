@@ -83,11 +83,11 @@ type Contradiction struct {
 }
 
 // At returns the message for the field of one of the two bounds. It names the other.
-func (c *Contradiction) At(one *Setting) string {
-	if one == c.High {
-		return fmt.Sprintf("%s is below %s: raise it, or lower the other", c.High.TTL, c.Low.beside(one))
+func (c *Contradiction) At(setting *Setting) string {
+	if setting == c.High {
+		return fmt.Sprintf("%s is below %s: raise it, or lower the other", c.High.TTL, c.Low.beside(setting))
 	}
-	return fmt.Sprintf("%s is above %s: lower it, or raise the other", c.Low.TTL, c.High.beside(one))
+	return fmt.Sprintf("%s is above %s: lower it, or raise the other", c.Low.TTL, c.High.beside(setting))
 }
 
 // Contradictions returns each minimum that is above its maximum. An unreadable bound contradicts

@@ -64,11 +64,11 @@ func parseDate(text string) (label TTLLabel, ok bool, err error) {
 	}
 	for _, layout := range []string{LabelDate, labelTime} {
 		// time.Parse also takes fractions of seconds, which are not in the grammar.
-		if at, err := time.Parse(layout, text); err == nil && at.Format(layout) == text {
-			if !at.After(epoch) {
+		if t, err := time.Parse(layout, text); err == nil && t.Format(layout) == text {
+			if !t.After(epoch) {
 				return TTLLabel{}, false, fmt.Errorf("%q is not after 1970-01-01: use a later date", text)
 			}
-			return TTLLabel{At: at}, true, nil
+			return TTLLabel{At: t}, true, nil
 		}
 	}
 	return TTLLabel{}, false, nil
@@ -98,8 +98,8 @@ func (l TTLLabel) Expiry(created time.Time) time.Time {
 // String writes the label as [ParseLabel] reads it under either key.
 func (l TTLLabel) String() string {
 	if !l.At.IsZero() {
-		if at := l.At.UTC(); at.Equal(at.Truncate(24 * time.Hour)) {
-			return at.Format(LabelDate)
+		if t := l.At.UTC(); t.Equal(t.Truncate(24 * time.Hour)) {
+			return t.Format(LabelDate)
 		}
 		return l.At.UTC().Format(labelTime)
 	}

@@ -246,15 +246,15 @@ func (r *Result) addFailures(failures []error) {
 // mentions reports whether a message already names a failure: its policy, field and reason, in any
 // order. Two fields of a policy can fail for the same reason, and both must be reported.
 func mentions(message string, failure error) bool {
-	of := (*expression.PolicyError)(nil)
-	if !errors.As(failure, &of) {
+	policyError := (*expression.PolicyError)(nil)
+	if !errors.As(failure, &policyError) {
 		return strings.Contains(message, failure.Error())
 	}
-	parts := []string{fmt.Sprintf("policy %q", of.Policy)}
-	if why := errors.Unwrap(of.Err); why != nil && strings.HasSuffix(of.Err.Error(), ": "+why.Error()) {
-		parts = append(parts, strings.TrimSuffix(of.Err.Error(), ": "+why.Error()), why.Error())
+	parts := []string{fmt.Sprintf("policy %q", policyError.Policy)}
+	if why := errors.Unwrap(policyError.Err); why != nil && strings.HasSuffix(policyError.Err.Error(), ": "+why.Error()) {
+		parts = append(parts, strings.TrimSuffix(policyError.Err.Error(), ": "+why.Error()), why.Error())
 	} else {
-		parts = append(parts, of.Err.Error())
+		parts = append(parts, policyError.Err.Error())
 	}
 	return !slices.ContainsFunc(parts, func(part string) bool { return !strings.Contains(message, part) })
 }
@@ -318,13 +318,13 @@ func (w *Linter) Explain(ctx context.Context, document *Document) (*judging.Expl
 	scope.Creating, scope.AnnotationsOnly, scope.Off = true, options.AnnotationsOnly, options.Rules.Controller.Off
 	scope.Protected = judging.Protects(options.Rules.Controller.Protect, facts.Namespace)
 	out := judging.Explain(facts, scope, judging.Question{Now: options.Now, Alias: options.Rules.KyvernoLabel})
-	if label, said := resolution.DefaultLabel(facts, scope, options.Now); label != "" {
+	if label, setting := resolution.DefaultLabel(facts, scope, options.Now); label != "" {
 		labelled := *facts
 		labelled.Labels = map[string]string{wellknown.LabelTTL: label}
 		maps.Copy(labelled.Labels, facts.Labels)
-		of := judging.Explain(&labelled, scope, judging.Question{Now: options.Now})
-		out.Facts, out.LabelKey, out.ByLabel = &labelled, of.LabelKey, of.ByLabel
-		out.ByLabel.Source = said.Source
+		explanation := judging.Explain(&labelled, scope, judging.Question{Now: options.Now})
+		out.Facts, out.LabelKey, out.ByLabel = &labelled, explanation.LabelKey, explanation.ByLabel
+		out.ByLabel.Source = setting.Source
 	}
 	return out, !found.NamespaceUnknown, nil
 }

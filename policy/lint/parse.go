@@ -59,11 +59,11 @@ func (r *reader) failYAML(document Document, err error) {
 	text := strings.TrimPrefix(err.Error(), "error converting YAML to JSON: ")
 	text = strings.TrimPrefix(strings.TrimPrefix(text, "yaml: "), "unmarshal errors:\n")
 	line := document.Line
-	if at := yamlLine.FindStringSubmatchIndex(text); at != nil {
-		if n, err := strconv.Atoi(text[at[2]:at[3]]); err == nil {
+	if match := yamlLine.FindStringSubmatchIndex(text); match != nil {
+		if n, err := strconv.Atoi(text[match[2]:match[3]]); err == nil {
 			line = n + document.offset
 		}
-		text = text[:at[0]] + text[at[1]:]
+		text = text[:match[0]] + text[match[1]:]
 	}
 	first, _, _ := strings.Cut(strings.TrimSpace(text), "\n")
 	r.failForeign(line, fmt.Errorf("not readable as YAML: %s", first), Foreign(document.text))
@@ -190,17 +190,17 @@ func parse(text []byte) (any, error) {
 // lineOf is the line of a field, given by the path in findings: spec.replicatedJobs[0].template,
 // metadata.annotations[curfew.dev/ttl]. For an absent field it is the line of its nearest parent.
 func (d *Document) lineOf(field string) int {
-	line, at := d.Line, d.node
+	line, node := d.Line, d.node
 	for _, name := range fieldpath.Names(field) {
-		at = resolve(at)
-		if at == nil {
+		node = resolve(node)
+		if node == nil {
 			break
 		}
-		key, value := entry(at, name)
+		key, value := entry(node, name)
 		if value == nil {
 			break
 		}
-		line, at = key.Line+d.offset, value
+		line, node = key.Line+d.offset, value
 	}
 	return line
 }
@@ -211,22 +211,22 @@ var expressionLine = regexp.MustCompile(`^line ([0-9]+), column `)
 // written as a block (|), that line of the file.
 func (d *Document) lineOfFinding(field, message string) int {
 	line := d.lineOf(field)
-	at := d.node
+	node := d.node
 	for _, name := range fieldpath.Names(field) {
-		if at = child(at, name); at == nil {
+		if node = child(node, name); node == nil {
 			return line
 		}
 	}
-	at = resolve(at)
+	node = resolve(node)
 	found := expressionLine.FindStringSubmatch(message)
-	if found == nil || at == nil || at.Style&yaml.LiteralStyle == 0 {
+	if found == nil || node == nil || node.Style&yaml.LiteralStyle == 0 {
 		return line
 	}
 	within, err := strconv.Atoi(found[1])
 	if err != nil {
 		return line
 	}
-	return at.Line + d.offset + within
+	return node.Line + d.offset + within
 }
 
 // entry is a child of a node and the node at which it begins: the key of a mapping, or the item of

@@ -251,17 +251,17 @@ func split(data []byte) []chunk {
 	var out []chunk
 	current := chunk{line: 1}
 	start, line := 0, 1
-	for at := 0; at < len(data); line++ {
+	for i := 0; i < len(data); line++ {
 		end := len(data)
-		if newline := bytes.IndexByte(data[at:], '\n'); newline >= 0 {
-			end = at + newline + 1
+		if newline := bytes.IndexByte(data[i:], '\n'); newline >= 0 {
+			end = i + newline + 1
 		}
-		if isMarker(data[at:end]) {
-			current.text = data[start:at]
+		if isMarker(data[i:end]) {
+			current.text = data[start:i]
 			out = appendChunk(out, current)
-			start, current = at+len("---"), chunk{line: line}
+			start, current = i+len("---"), chunk{line: line}
 		}
-		at = end
+		i = end
 	}
 	current.text = data[start:]
 	return appendChunk(out, current)
@@ -289,13 +289,13 @@ func appendChunk(chunks []chunk, next chunk) []chunk {
 func notStrings(object map[string]any) []rules.Finding {
 	metadata, _ := object["metadata"].(map[string]any)
 	var out []rules.Finding
-	for _, of := range []string{"annotations", "labels"} {
-		values, _ := metadata[of].(map[string]any)
+	for _, name := range []string{"annotations", "labels"} {
+		values, _ := metadata[name].(map[string]any)
 		for _, key := range slices.Sorted(maps.Keys(values)) {
 			if !strings.HasPrefix(key, wellknown.Prefix) && key != wellknown.LabelKyvernoTTL {
 				continue
 			}
-			finding := rules.Finding{Rule: RuleSchema, Field: fmt.Sprintf("metadata.%s[%s]", of, key), Severity: rules.Deny}
+			finding := rules.Finding{Rule: RuleSchema, Field: fmt.Sprintf("metadata.%s[%s]", name, key), Severity: rules.Deny}
 			switch value := values[key].(type) {
 			case string:
 				continue

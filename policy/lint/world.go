@@ -169,16 +169,16 @@ func (w *Linter) hide() {
 	for _, profile := range w.profiles {
 		w.ownRuntimes[profile.Kind.GroupKind()] = true
 	}
-	for _, said := range w.policies {
-		w.hidesRuntimes = w.hidesRuntimes || said.ReadsRuntime()
-		w.hidesNamespaces = w.hidesNamespaces || said.ReadsNamespace()
+	for _, declared := range w.policies {
+		w.hidesRuntimes = w.hidesRuntimes || declared.ReadsRuntime()
+		w.hidesNamespaces = w.hidesNamespaces || declared.ReadsNamespace()
 	}
 }
 
 // find records a finding about a document.
 func (w *Linter) find(document *Document, finding rules.Finding) {
-	at := placeOf(document)
-	w.about[at] = append(w.about[at], finding)
+	place := placeOf(document)
+	w.about[place] = append(w.about[place], finding)
 }
 
 // source is the [platform.Source] for objects of one kind.
@@ -323,10 +323,10 @@ func addProfile(ctx context.Context, w *Linter, document *Document) {
 // fails.
 func (w *Linter) read(ctx context.Context, document *Document, into any) bool {
 	object := document.Object
-	if of := (&unstructured.Unstructured{Object: object}); of.GetNamespace() == "" && !clusterScopedKinds[document.Kind().GroupKind()] {
-		of = of.DeepCopy()
-		of.SetNamespace(w.options.Namespace)
-		object = of.Object
+	if obj := (&unstructured.Unstructured{Object: object}); obj.GetNamespace() == "" && !clusterScopedKinds[document.Kind().GroupKind()] {
+		obj = obj.DeepCopy()
+		obj.SetNamespace(w.options.Namespace)
+		object = obj.Object
 	}
 	stored, unknown, refused := w.options.Schemas.check(ctx, object)
 	for _, path := range unknown {
@@ -353,12 +353,12 @@ func (w *Linter) compiled(document *Document, errs field.ErrorList) {
 		finding := rules.Finding{Rule: rules.PolicyCompiles, Field: err.Field, Value: fmt.Sprint(err.BadValue), Severity: rules.Deny,
 			Message: err.Detail}
 		about := w.about[placeOf(document)]
-		at := slices.IndexFunc(about, func(other rules.Finding) bool { return other.Rule == RuleSchema && other.Field == err.Field })
+		i := slices.IndexFunc(about, func(other rules.Finding) bool { return other.Rule == RuleSchema && other.Field == err.Field })
 		switch {
-		case at < 0:
+		case i < 0:
 			w.find(document, finding)
-		case !strings.Contains(about[at].Message, finding.Message):
-			about[at].Message += "; " + finding.Message
+		case !strings.Contains(about[i].Message, finding.Message):
+			about[i].Message += "; " + finding.Message
 		}
 	}
 }

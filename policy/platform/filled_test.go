@@ -42,11 +42,11 @@ func TestHeldByDryRun(t *testing.T) {
 		"computed label, read whole": {object: configMap, policy: computed, labelOnly: true, held: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			of := contexts.Case{Object: test.object, Namespace: namespace, Policies: []string{test.policy}, NoMultiKueue: test.noKueue}
-			facts, object := of.Facts(t, of.Store(t).Snapshot())
+			c := contexts.Case{Object: test.object, Namespace: namespace, Policies: []string{test.policy}, NoMultiKueue: test.noKueue}
+			facts, object := c.Facts(t, c.Store(t).Snapshot())
 			asked := platform.Whole(facts, object)
 			asked.LabelOnly, asked.MetadataOnly = test.labelOnly, test.metadataOnly
-			found, err := platform.ContextOf(t.Context(), contexts.Source{Case: of, T: t}, asked)
+			found, err := platform.ContextOf(t.Context(), contexts.Source{Case: c, T: t}, asked)
 			must(t, err)
 			verdict := judging.JudgeLabel(facts, wellknown.LabelTTL, &found.Scope, now)
 			if facts.Profile.Finishable() {
@@ -87,11 +87,11 @@ func TestSourceOfALabelOfAnObject(t *testing.T) {
 		"… and it gives another": {policy: computed, keep: "2h", whole: true, want: "object"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			of := contexts.Case{Object: fmt.Sprintf(configMap, cmp.Or(test.keep, "1h")), Namespace: namespace, Policies: []string{test.policy}}
-			facts, object := of.Facts(t, of.Store(t).Snapshot())
+			c := contexts.Case{Object: fmt.Sprintf(configMap, cmp.Or(test.keep, "1h")), Namespace: namespace, Policies: []string{test.policy}}
+			facts, object := c.Facts(t, c.Store(t).Snapshot())
 			asked := platform.Whole(facts, object)
 			asked.LabelOnly, asked.MetadataOnly = true, !test.whole
-			found, err := platform.ContextOf(t.Context(), contexts.Source{Case: of, T: t}, asked)
+			found, err := platform.ContextOf(t.Context(), contexts.Source{Case: c, T: t}, asked)
 			must(t, err)
 			verdict := judging.JudgeLabel(facts, wellknown.LabelTTL, &found.Scope, now)
 			if verdict.Source.String() != test.want || !verdict.Backfill || verdict.Action != policy.Delete || found.Undecided != test.undecided {

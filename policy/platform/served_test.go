@@ -70,9 +70,9 @@ func TestServed(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got []string
-			for _, of := range platform.SnapshotOf(profiles, test.definitions).Served() {
+			for _, each := range platform.SnapshotOf(profiles, test.definitions).Served() {
 				got = append(got, fmt.Sprintf("%s ttl=%s deadline=%s annotated=%t templates=%d runtime=%v %v",
-					of.Resource, of.Profile.TTL, of.Profile.Deadline, of.AnnotatedDeadline, len(of.Templates), of.TTL, of.Deadline))
+					each.Resource, each.Profile.TTL, each.Profile.Deadline, each.AnnotatedDeadline, len(each.Templates), each.TTL, each.Deadline))
 			}
 			if have := strings.Join(got, "; "); have != test.want {
 				t.Errorf("served:\n%s\nwant:\n%s", have, test.want)

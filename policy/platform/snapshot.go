@@ -51,11 +51,11 @@ type Snapshot struct {
 // SnapshotOf is the platform with these profiles and nothing else, apart from what serves their
 // kinds.
 func SnapshotOf(profiles []*expression.Profile, definitions []expression.Definition) *Snapshot {
-	of := parts{builtin: profiles, definitions: map[string]*expression.Definition{}}
+	sorted := parts{builtin: profiles, definitions: map[string]*expression.Definition{}}
 	for i := range definitions {
-		of.definitions[definitions[i].Kind.String()] = &definitions[i]
+		sorted.definitions[definitions[i].Kind.String()] = &definitions[i]
 	}
-	return of.snapshot()
+	return sorted.snapshot()
 }
 
 // Compiled is the profile of a kind with all that feeds and deadlines need; nil for a kind without
@@ -152,10 +152,10 @@ func (s *Snapshot) Bounding(namespace *resolution.NamespacePolicy) []*resolution
 
 // BoundingUsers are the policies whose bounds apply there to the objects that an object of the kind
 // sets a TTL for: the objects that use a runtime, and the Pods of a Job.
-func (s *Snapshot) BoundingUsers(of *policy.Profile) func(*resolution.NamespacePolicy) []*resolution.PlatformPolicy {
-	switch kind := of.Kind.GroupKind(); {
-	case of.UsedBy != nil:
-		return s.BoundingKind(of.UsedBy.Kind.GroupKind())
+func (s *Snapshot) BoundingUsers(profile *policy.Profile) func(*resolution.NamespacePolicy) []*resolution.PlatformPolicy {
+	switch kind := profile.Kind.GroupKind(); {
+	case profile.UsedBy != nil:
+		return s.BoundingKind(profile.UsedBy.Kind.GroupKind())
 	case kind == policy.JobProfile.Kind.GroupKind(), kind == policy.CronJobProfile.Kind.GroupKind():
 		return s.BoundingKind(policy.PodProfile.Kind.GroupKind())
 	}
@@ -173,8 +173,8 @@ func (s *Snapshot) BoundingKind(kind schema.GroupKind) func(*resolution.Namespac
 func bounding(policies []*expression.Policy, namespace *resolution.NamespacePolicy) []*resolution.PlatformPolicy {
 	var out []*resolution.PlatformPolicy
 	for _, candidate := range policies {
-		if said := candidate.Bounding(namespace); said != nil {
-			out = append(out, said)
+		if platformPolicy := candidate.Bounding(namespace); platformPolicy != nil {
+			out = append(out, platformPolicy)
 		}
 	}
 	return out

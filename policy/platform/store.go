@@ -233,11 +233,11 @@ func (s *Snapshot) Served() []Served {
 			continue
 		}
 		if fields, ok := definition.Serves(profile); ok {
-			of := Served{Profile: profile, Schema: fields, IsRuntime: len(used[profile.Kind.GroupKind()]) > 0}
+			served := Served{Profile: profile, Schema: fields, IsRuntime: len(used[profile.Kind.GroupKind()]) > 0}
 			for _, runtime := range used[profile.Kind.GroupKind()] {
-				of.add(runtime.Fields(profile.Kind.GroupKind()))
+				served.add(runtime.Fields(profile.Kind.GroupKind()))
 			}
-			out = append(out, of)
+			out = append(out, served)
 		}
 	}
 	return out
@@ -256,6 +256,6 @@ func (s *Served) add(ttl, deadline []fieldpath.FieldPath) {
 	}
 }
 
-func contains(paths []fieldpath.FieldPath, one fieldpath.FieldPath) bool {
-	return slices.ContainsFunc(paths, func(path fieldpath.FieldPath) bool { return slices.Equal(path, one) })
+func contains(paths []fieldpath.FieldPath, fieldPath fieldpath.FieldPath) bool {
+	return slices.ContainsFunc(paths, func(path fieldpath.FieldPath) bool { return slices.Equal(path, fieldPath) })
 }

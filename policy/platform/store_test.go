@@ -192,8 +192,8 @@ func TestContextOf(t *testing.T) {
 			ttl, missing := "", false
 			if scope.Runtime != nil {
 				missing = scope.Runtime.Missing
-				if said := scope.Runtime.TTL.For(lifetime.Failed); said != nil {
-					ttl = said.Text
+				if setting := scope.Runtime.TTL.For(lifetime.Failed); setting != nil {
+					ttl = setting.Text
 				}
 			}
 			if test.why != "" && !strings.Contains(scope.Runtime.Err.Error(), test.why) {

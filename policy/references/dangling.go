@@ -47,10 +47,10 @@ type targets struct {
 }
 
 func (t *targets) scan(kind schema.GroupKind, namespace, name string) {
-	for _, in := range []string{namespace, anywhere} {
-		of := target{kind, in, name}
-		if _, ok := t.exists[of]; ok {
-			t.exists[of] = true
+	for _, where := range []string{namespace, anywhere} {
+		key := target{kind, where, name}
+		if _, ok := t.exists[key]; ok {
+			t.exists[key] = true
 		}
 	}
 }
@@ -72,8 +72,8 @@ func (c *Candidates) AddReferring(kind schema.GroupKind, object map[string]any) 
 		return nil // Dangling returns it.
 	}
 	for _, some := range all {
-		for _, one := range some {
-			c.targets.exists[one] = false
+		for _, target := range some {
+			c.targets.exists[target] = false
 		}
 	}
 	return nil
@@ -93,12 +93,12 @@ func (c *Candidates) Dangling(kind schema.GroupKind, object map[string]any) (boo
 	dangles := false
 	for _, some := range all {
 		exists := len(some) == 0
-		for _, one := range some {
-			found, added := c.targets.exists[one]
+		for _, target := range some {
+			found, added := c.targets.exists[target]
 			switch {
-			case !c.targets.listed[one.kind]:
+			case !c.targets.listed[target.kind]:
 				return false, fmt.Errorf("%s %s/%s: whether %s %q exists is not known: its kind was not listed",
-					kind.Kind, namespace, name, one.kind, one.name)
+					kind.Kind, namespace, name, target.kind, target.name)
 			case !added && len(c.targets.exists) >= maxCandidates:
 				return false, fmt.Errorf("%s %s/%s is not a candidate: the cluster has too many references", kind.Kind, namespace, name)
 			case !added:
@@ -119,13 +119,13 @@ func (c *Candidates) Dangling(kind schema.GroupKind, object map[string]any) (boo
 
 // targetsOf are the objects that an object refers to. It dangles if nothing exists of one group.
 func (c *Candidates) targetsOf(kind schema.GroupKind, object map[string]any) ([][]target, error) {
-	of := builtInTargets
+	targetsOf := builtInTargets
 	if fields := c.Fields[kind]; !BuiltIn(kind.Group) && len(fields) > 0 {
-		of = func(_ schema.GroupKind, object map[string]any) ([][]target, error) {
+		targetsOf = func(_ schema.GroupKind, object map[string]any) ([][]target, error) {
 			return fieldTargets(fields, object)
 		}
 	}
-	all, err := of(kind, object)
+	all, err := targetsOf(kind, object)
 	if err == nil && (len(all) > maxTargets || slices.ContainsFunc(all, func(some []target) bool { return len(some) > maxTargets })) {
 		err = fmt.Errorf("it refers to more than %d objects", maxTargets)
 	}
@@ -136,15 +136,15 @@ func (c *Candidates) targetsOf(kind schema.GroupKind, object map[string]any) ([]
 // cluster-scoped object that names no namespace may mean any, and a target may be cluster-scoped.
 func fieldTargets(fields []policy.Reference, object map[string]any) (out [][]target, err error) {
 	for i := range fields {
-		of := &fields[i]
-		of.Each(object, func(namespace, name string) {
+		reference := &fields[i]
+		reference.Each(object, func(namespace, name string) {
 			switch {
 			case err != nil || len(out) > maxTargets:
 			case name == "" || len(namespace+name) > 2*maxName || strings.ContainsFunc(namespace+name, endsName):
 				// A template such as {{workflow.name}}-data becomes a name later.
-				err = fmt.Errorf("its %s names no object: %q", of.Path, quote.Shorten(namespace+"/"+name))
+				err = fmt.Errorf("its %s names no object: %q", reference.Path, quote.Shorten(namespace+"/"+name))
 			default:
-				out = append(out, []target{{of.Kind, cmp.Or(namespace, anywhere), name}, {of.Kind, "", name}})
+				out = append(out, []target{{reference.Kind, cmp.Or(namespace, anywhere), name}, {reference.Kind, "", name}})
 			}
 		})
 	}
@@ -167,13 +167,13 @@ func builtInTargets(kind schema.GroupKind, object map[string]any) ([][]target, e
 	switch kind.Kind {
 	case "HorizontalPodAutoscaler":
 		version, _, _ := unstructured.NestedString(spec, "scaleTargetRef", "apiVersion")
-		of, _, _ := unstructured.NestedString(spec, "scaleTargetRef", "kind")
+		scaled, _, _ := unstructured.NestedString(spec, "scaleTargetRef", "kind")
 		name, _, _ := unstructured.NestedString(spec, "scaleTargetRef", "name")
 		parsed, err := schema.ParseGroupVersion(version)
-		if err != nil || of == "" || name == "" {
+		if err != nil || scaled == "" || name == "" {
 			return nil, fmt.Errorf("its spec.scaleTargetRef names no object")
 		}
-		return [][]target{{{parsed.WithKind(of).GroupKind(), namespace, name}}}, nil
+		return [][]target{{{parsed.WithKind(scaled).GroupKind(), namespace, name}}}, nil
 	case "VolumeAttachment":
 		volume, _, _ := unstructured.NestedString(spec, "source", "persistentVolumeName")
 		node, _ := spec["nodeName"].(string)
@@ -194,13 +194,13 @@ func bindingTargets(namespace string, object map[string]any) [][]target {
 		return nil
 	}
 	role, _ := object["roleRef"].(map[string]any)
-	of, _ := role["kind"].(string)
+	roleKind, _ := role["kind"].(string)
 	name, _ := role["name"].(string)
-	in := namespace
-	if of == "ClusterRole" {
-		in = ""
+	where := namespace
+	if roleKind == "ClusterRole" {
+		where = ""
 	}
-	out := [][]target{{{schema.GroupKind{Group: rbac, Kind: of}, in, name}}}
+	out := [][]target{{{schema.GroupKind{Group: rbac, Kind: roleKind}, where, name}}}
 	subjects, _ := object["subjects"].([]any)
 	var accounts []target
 	for _, item := range subjects {
@@ -208,12 +208,12 @@ func bindingTargets(namespace string, object map[string]any) [][]target {
 		if subject["kind"] != "ServiceAccount" {
 			return out
 		}
-		in, _ := subject["namespace"].(string)
+		space, _ := subject["namespace"].(string)
 		name, _ := subject["name"].(string)
-		if in == "" {
-			in = namespace
+		if space == "" {
+			space = namespace
 		}
-		accounts = append(accounts, target{schema.GroupKind{Kind: "ServiceAccount"}, in, name})
+		accounts = append(accounts, target{schema.GroupKind{Kind: "ServiceAccount"}, space, name})
 	}
 	return append(out, accounts)
 }
@@ -256,8 +256,8 @@ func ingressTargets(namespace string, spec, object map[string]any) ([][]target, 
 		}
 	}
 	var backends []any
-	if one, ok := spec["defaultBackend"]; ok {
-		backends = append(backends, one)
+	if backend, ok := spec["defaultBackend"]; ok {
+		backends = append(backends, backend)
 	}
 	rules, _ := spec["rules"].([]any)
 	for _, item := range rules {
@@ -274,17 +274,17 @@ func ingressTargets(namespace string, spec, object map[string]any) ([][]target, 
 	var out []target
 	for _, item := range backends {
 		backend, _ := item.(map[string]any)
-		of := schema.GroupKind{Kind: "Service"}
+		kind := schema.GroupKind{Kind: "Service"}
 		name, _, _ := unstructured.NestedString(backend, "service", "name")
 		if resource, ok := backend["resource"].(map[string]any); ok {
-			of.Group, _ = resource["apiGroup"].(string)
-			of.Kind, _ = resource["kind"].(string)
+			kind.Group, _ = resource["apiGroup"].(string)
+			kind.Kind, _ = resource["kind"].(string)
 			name, _ = resource["name"].(string)
 		}
 		if name == "" {
 			return nil, fmt.Errorf("one of its backends names no object")
 		}
-		out = append(out, target{of, namespace, name})
+		out = append(out, target{kind, namespace, name})
 	}
 	return [][]target{out}, nil
 }

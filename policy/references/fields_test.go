@@ -61,12 +61,12 @@ func TestFieldsOfBuiltInKinds(t *testing.T) {
 		must(t, add(scheme))
 	}
 	f := &fields{lines: map[string]bool{}, used: map[string]bool{}, seen: map[place]bool{}}
-	for kind, of := range scheme.AllKnownTypes() {
-		if strings.HasPrefix(of.PkgPath(), "k8s.io/api/") {
+	for kind, allKnownType := range scheme.AllKnownTypes() {
+		if strings.HasPrefix(allKnownType.PkgPath(), "k8s.io/api/") {
 			if !slices.Contains(builtIn, kind.Group) {
 				t.Errorf("group %s is not in builtIn", kind.Group)
 			}
-			f.walk("", of)
+			f.walk("", allKnownType)
 		}
 	}
 	if len(f.seen) < 500 {
@@ -107,23 +107,23 @@ type fields struct {
 	seen        map[place]bool
 }
 
-func (f *fields) walk(parent string, of reflect.Type) {
-	for of.Kind() == reflect.Pointer || of.Kind() == reflect.Slice || of.Kind() == reflect.Map {
-		of = of.Elem()
+func (f *fields) walk(parent string, t reflect.Type) {
+	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice || t.Kind() == reflect.Map {
+		t = t.Elem()
 	}
-	if of.Kind() != reflect.Struct || f.seen[place{parent, of}] {
+	if t.Kind() != reflect.Struct || f.seen[place{parent, t}] {
 		return
 	}
-	f.seen[place{parent, of}] = true
-	for i := range of.NumField() {
-		field := of.Field(i)
+	f.seen[place{parent, t}] = true
+	for i := range t.NumField() {
+		field := t.Field(i)
 		name, options, _ := strings.Cut(field.Tag.Get("json"), ",")
 		if name == "" && (field.Anonymous || strings.Contains(options, "inline")) {
 			f.walk(parent, field.Type)
 			continue
 		}
 		entry := parent + "." + name
-		line := entry + " " + strings.TrimPrefix(of.PkgPath(), "k8s.io/") + "." + of.Name() + "." + field.Name
+		line := entry + " " + strings.TrimPrefix(t.PkgPath(), "k8s.io/") + "." + t.Name() + "." + field.Name
 		switch kind := kindNamed(true, parent, name); {
 		case ignored(true, parent, name):
 			f.used[entry], f.lines[line+" none"] = true, true

@@ -47,8 +47,8 @@ func FieldSelectors(kind schema.GroupKind) (out []string) {
 	if kind != (schema.GroupKind{Kind: "Secret"}) {
 		return []string{""}
 	}
-	for _, of := range types {
-		out = append(out, "type="+of)
+	for _, name := range types {
+		out = append(out, "type="+name)
 	}
 	return out
 }

@@ -46,13 +46,13 @@ func TestClaimsAndClasses(t *testing.T) {
 				}
 			}
 			candidates, got := NewCandidates(), []string(nil)
-			for _, one := range all {
-				must(t, candidates.Add(one.kind, one.namespace, one.name, nil))
+			for _, target := range all {
+				must(t, candidates.Add(target.kind, target.namespace, target.name, nil))
 			}
 			candidates.Scan(read(t, c.object))
-			for _, one := range all {
-				if referenced, err := candidates.Referenced(one.kind, one.namespace, one.name, nil); referenced && err == nil {
-					got = append(got, strings.Replace(one.kind.Kind+" "+one.namespace+"/"+one.name, " /", " ", 1))
+			for _, target := range all {
+				if referenced, err := candidates.Referenced(target.kind, target.namespace, target.name, nil); referenced && err == nil {
+					got = append(got, strings.Replace(target.kind.Kind+" "+target.namespace+"/"+target.name, " /", " ", 1))
 				}
 			}
 			slices.Sort(got)
@@ -220,8 +220,8 @@ func TestDangling(t *testing.T) {
 	}
 	webhooks := func(configs ...string) string {
 		out := ""
-		for _, one := range configs {
-			out += "{name: a.example.com, clientConfig: {" + one + "}}, "
+		for _, config := range configs {
+			out += "{name: a.example.com, clientConfig: {" + config + "}}, "
 		}
 		return "{apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingWebhookConfiguration, metadata: {name: a}, webhooks: [" + out + "]}"
 	}
@@ -258,16 +258,16 @@ func TestDangling(t *testing.T) {
 		"a binding of a group":                 {strings.ReplaceAll(binding, "%s", "{kind: Group, name: x}, {kind: ServiceAccount, name: sa}"), []string{role}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			kind, of := read(t, c.object)
+			kind, values := read(t, c.object)
 			candidates := NewCandidates()
-			must(t, candidates.AddReferring(kind, of))
-			for _, one := range c.scanned {
-				candidates.Scan(read(t, one))
+			must(t, candidates.AddReferring(kind, values))
+			for _, text := range c.scanned {
+				candidates.Scan(read(t, text))
 			}
-			for _, one := range []schema.GroupKind{{Group: "apps", Kind: "Deployment"}, {Kind: "Service"}, {Kind: "Node"}, {Kind: "PersistentVolume"}, {Kind: "ServiceAccount"}, {Group: "rbac.authorization.k8s.io", Kind: "Role"}} {
-				candidates.Listed(one)
+			for _, groupKind := range []schema.GroupKind{{Group: "apps", Kind: "Deployment"}, {Kind: "Service"}, {Kind: "Node"}, {Kind: "PersistentVolume"}, {Kind: "ServiceAccount"}, {Group: "rbac.authorization.k8s.io", Kind: "Role"}} {
+				candidates.Listed(groupKind)
 			}
-			if got, err := candidates.Dangling(kind, of); err != nil || got != c.want {
+			if got, err := candidates.Dangling(kind, values); err != nil || got != c.want {
 				t.Errorf("%v, %v; want %v", got, err, c.want)
 			}
 		})

@@ -89,13 +89,13 @@ func expected(name string) bool {
 // alone counts where a selector is expected: LABEL=app.
 func (c *chosen) text(text string, expected bool) {
 	if strings.Contains(text, "in (") {
-		text = setBased.ReplaceAllStringFunc(text, func(one string) string {
-			if parsed, err := metav1.ParseToLabelSelector(one); err == nil {
+		text = setBased.ReplaceAllStringFunc(text, func(match string) string {
+			if parsed, err := metav1.ParseToLabelSelector(match); err == nil {
 				content, _ := runtime.DefaultUnstructuredConverter.ToUnstructured(parsed)
 				c.selector(content)
 				return ""
 			}
-			return one // It may be a template.
+			return match // It may be a template.
 		})
 	}
 	for word := range strings.FieldsFuncSeq(text, endsLabel) {
@@ -169,13 +169,13 @@ func (c *chosen) selector(content map[string]any) {
 	alone := len(equal) == 1 && len(expressions) == 0 || err != nil || invalid != nil // It may become valid.
 	text := fmt.Sprint(selector)
 	for _, label := range needs {
-		of := c.by[label]
+		choices := c.by[label]
 		switch {
-		case slices.ContainsFunc(of, func(by choice) bool { return by.text == text }):
-		case alone, len(of) == maxOfLabel, c.count == maxSelectors:
+		case slices.ContainsFunc(choices, func(by choice) bool { return by.text == text }):
+		case alone, len(choices) == maxOfLabel, c.count == maxSelectors:
 			c.choose(label)
 		default:
-			c.by[label] = append(of, choice{selector, text})
+			c.by[label] = append(choices, choice{selector, text})
 			c.count++
 		}
 	}

@@ -71,9 +71,9 @@ func TestWhatChoosesByLabel(t *testing.T) {
 		"a PodDisruptionBudget":           {fruit, "{apiVersion: policy/v1, kind: PodDisruptionBudget, metadata: {namespace: dev, name: x}, spec: {selector: {matchLabels: {fruit: apple}}}}", "false"},
 	} {
 		all, kind := NewCandidates(), schema.GroupKind{Kind: "ConfigMap"}
-		_, of := read(t, "{"+c.labels+"}")
+		_, values := read(t, "{"+c.labels+"}")
 		labels := map[string]string{"helm.sh/chart": "x"}
-		for key, value := range of {
+		for key, value := range values {
 			labels[key] = fmt.Sprint(value)
 		}
 		must(t, all.Add(kind, "ci", "settings", labels))
@@ -91,17 +91,17 @@ func TestLabelsAreBounded(t *testing.T) {
 	maxMarks = 150
 	all, kind := NewCandidates(), schema.GroupKind{Kind: "ConfigMap"}
 	labels := func(name string, count int) map[string]string {
-		of := map[string]string{}
+		values := map[string]string{}
 		for i := range count {
-			of[fmt.Sprintf("%s-%d", name, i)] = "x"
+			values[fmt.Sprintf("%s-%d", name, i)] = "x"
 		}
-		return of
+		return values
 	}
 	add := func(name string, count int) error { return all.Add(kind, "ci", name, labels(name, count)) }
 	if err := errors.Join(add("few", maxLabels), add("many", maxLabels+1), add("more", 1000)); err != nil {
 		t.Fatal(err)
 	}
-	used := func(name string, of map[string]string) string { return answer(all.Referenced(kind, "ci", name, of)) }
+	used := func(name string, v map[string]string) string { return answer(all.Referenced(kind, "ci", name, v)) }
 	if got := []string{used("few", labels("few", maxLabels)), used("many", labels("many", maxLabels+1)), used("more", labels("more", 1000)),
 		used("few", map[string]string{"few-1": "y"}) /* relabelled since the list */}; strings.Join(got, " ") != "false true true unknown" {
 		t.Errorf("used: %q", got)
@@ -114,7 +114,7 @@ func TestLabelsAreBounded(t *testing.T) {
 // A tenant may write any number of selectors. With too many, a label that they need is enough.
 func TestSelectorsAreBounded(t *testing.T) {
 	all, kind := NewCandidates(), schema.GroupKind{Kind: "ConfigMap"}
-	tier := func(of string) map[string]string { return map[string]string{"app": "web", "tier": of} }
+	tier := func(n string) map[string]string { return map[string]string{"app": "web", "tier": n} }
 	must(t, errors.Join(all.Add(kind, "ci", "in-front", tier("front")), all.Add(kind, "ci", "in-back", tier("back"))))
 	check := func(want string) {
 		got := answer(all.Referenced(kind, "ci", "in-front", tier("front"))) + " " + answer(all.Referenced(kind, "ci", "in-back", tier("back")))

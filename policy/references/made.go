@@ -38,13 +38,13 @@ var products = []string{"app", "app.kubernetes.io/instance", "app.kubernetes.io/
 // scanName notes the name of an object that others may be made from. A cluster-scoped candidate may
 // be made from a name of any namespace.
 func (c *Candidates) scanName(kind schema.GroupKind, namespace, name string, object map[string]any) {
-	in, custom := c.spaces[cmp.Or(namespace, anywhere)], !BuiltIn(kind.Group)
+	space, custom := c.spaces[cmp.Or(namespace, anywhere)], !BuiltIn(kind.Group)
 	if custom {
-		c.make(in, name, operator)
+		c.make(space, name, operator)
 	} else if kind.Kind == "StatefulSet" {
-		c.make(in, name, statefulSet)
+		c.make(space, name, statefulSet)
 	}
-	c.scanProgram(kind, in, name, object)
+	c.scanProgram(kind, space, name, object)
 	if namespace != "" && custom {
 		c.make(c.spaces[""], name, operator)
 	}
@@ -52,23 +52,23 @@ func (c *Candidates) scanName(kind schema.GroupKind, namespace, name string, obj
 
 // scanProgram notes the names of a workload and its product, and their parts. The name of a workload
 // that another object owns is made from the owner's.
-func (c *Candidates) scanProgram(kind schema.GroupKind, in *space, name string, object map[string]any) {
+func (c *Candidates) scanProgram(kind schema.GroupKind, s *space, name string, object map[string]any) {
 	template := mapIn(object, "spec", "template")
 	if template == nil && !runs(kind) {
 		return
 	}
 	add := func(name string) {
-		c.make(in, name, workload)
-		for one := range strings.SplitSeq(name, "-") {
-			c.make(in, one, part)
+		c.make(s, name, workload)
+		for word := range strings.SplitSeq(name, "-") {
+			c.make(s, word, part)
 		}
 	}
 	metadata := mapIn(object, "metadata")
 	if metadata["ownerReferences"] == nil {
 		add(name)
 	}
-	for _, of := range []map[string]any{metadata, mapIn(template, "metadata")} {
-		labels, _ := of["labels"].(map[string]any)
+	for _, meta := range []map[string]any{metadata, mapIn(template, "metadata")} {
+		labels, _ := meta["labels"].(map[string]any)
 		for _, key := range products {
 			value, _ := labels[key].(string)
 			add(value)
@@ -83,41 +83,41 @@ func mapIn(object map[string]any, path ...string) map[string]any {
 	return out
 }
 
-func (c *Candidates) make(in *space, name string, by maker) {
-	if in == nil || name == "" || in.made[name] == 0 && c.made == maxMade {
+func (c *Candidates) make(s *space, name string, by maker) {
+	if s == nil || name == "" || s.made[name] == 0 && c.made == maxMade {
 		return
 	}
-	if in.made[name] == 0 {
+	if s.made[name] == 0 {
 		c.made++
 	}
-	in.made[name] |= by
+	s.made[name] |= by
 }
 
 // madeFrom reports whether the name of a candidate may be made from another one, and the name of a
 // workload whose program may know the candidate's.
-func (c *Candidates) madeFrom(one *candidate, of labels.Set) (used bool, known string) {
+func (c *Candidates) madeFrom(cand *candidate, ownLabels labels.Set) (used bool, known string) {
 	everywhere := c.spaces[anywhere]
 	asks := func(name string, by maker) {
-		if known == "" && one.in.made[name]&by != 0 {
+		if known == "" && cand.in.made[name]&by != 0 {
 			known = name
 		}
 	}
-	random := hashed.MatchString(one.name)
-	for name, within := range parts(one.name) {
-		by := one.in.made[name]
+	random := hashed.MatchString(cand.name)
+	for name, within := range parts(cand.name) {
+		by := cand.in.made[name]
 		if by&workload != 0 && !random && known == "" {
 			known = name
 		}
 		by |= everywhere.made[name]
-		if by&operator != 0 || by&statefulSet != 0 && within && one.kind.Kind == claimKind {
+		if by&operator != 0 || by&statefulSet != 0 && within && cand.kind.Kind == claimKind {
 			return true, ""
 		}
 	}
-	if first, _, _ := strings.Cut(one.name, "-"); !random {
+	if first, _, _ := strings.Cut(cand.name, "-"); !random {
 		asks(first, part)
 	}
 	for _, key := range products {
-		asks(of[key], workload)
+		asks(ownLabels[key], workload)
 	}
 	return false, known
 }
@@ -141,8 +141,8 @@ func (c *Candidates) scanTemplates(kind schema.GroupKind, object map[string]any)
 			continue
 		}
 		var fixed []string
-		for _, one := range placeholder.Split(text, -1) {
-			fixed = append(fixed, regexp.QuoteMeta(one))
+		for _, piece := range placeholder.Split(text, -1) {
+			fixed = append(fixed, regexp.QuoteMeta(piece))
 		}
 		c.templates = append(c.templates, regexp.MustCompile("^"+strings.Join(fixed, ".+")+"$"))
 	}

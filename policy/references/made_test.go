@@ -13,17 +13,17 @@ import (
 // not.
 func TestNamesThatOperatorsPutTogether(t *testing.T) {
 	names := []string{"db", "db-credentials", "db-a-b", "dbs-credentials", "creds-of-db", "db2-config", "conf-mydb", "zz-db", "a-db-z", "db.a", "a.db", "a.db-z", "a--db"}
-	of := []string{"db", "db-credentials", "db-a-b", "creds-of-db", "zz-db", "a-db-z", "db.a", "a.db", "a.db-z", "a--db"}
+	items := []string{"db", "db-credentials", "db-a-b", "creds-of-db", "zz-db", "a-db-z", "db.a", "a.db", "a.db-z", "a--db"}
 	for name, c := range map[string]struct {
 		group, namespace, name string
 		want                   []string
 	}{
-		"a custom kind":                  {"example.com", "ci", "db", of},
+		"a custom kind":                  {"example.com", "ci", "db", items},
 		"a longer name":                  {"example.com", "ci", "db-a", []string{"db-a-b"}},
 		"a name with a dot":              {"example.com", "ci", "a.db", []string{"db", "a.db", "a.db-z"}},
 		"a longer name than all":         {"example.com", "ci", "db-credentials-of-a", nil},
 		"elsewhere":                      {"example.com", "prod", "db", []string{"db"}},
-		"a cluster-scoped custom kind":   {"example.com", "", "db", of},
+		"a cluster-scoped custom kind":   {"example.com", "", "db", items},
 		"a cluster-scoped built-in kind": {"rbac.authorization.k8s.io", "", "db", nil},
 		"a built-in kind":                {"apps", "ci", "db", nil},
 	} {

@@ -21,7 +21,7 @@ func TestFieldsOfProfiles(t *testing.T) {
 	object := func(labels string) string {
 		return "{apiVersion: apps/v1, kind: Deployment, metadata: {namespace: ci, name: d, labels: {" + labels + "}}}"
 	}
-	at := func(kind schema.GroupKind, path, namespace string) policy.Reference {
+	fn := func(kind schema.GroupKind, path, namespace string) policy.Reference {
 		return policy.Reference{Kind: kind, Path: fieldpath.MustFieldPath(path), Namespace: fieldpath.MustFieldPath(namespace)}
 	}
 	secret, role := schema.GroupKind{Kind: "Secret"}, schema.GroupKind{Group: rbac, Kind: "Role"}
@@ -33,33 +33,33 @@ func TestFieldsOfProfiles(t *testing.T) {
 		object, want string
 	}{
 		"no field":                        {policy.Reference{}, custom, object("of: settings"), ""},
-		"a label":                         {at(secret, "metadata.labels.of", ""), deployment, object("of: settings"), "ci Secret settings"},
-		"of another kind of object":       {at(secret, "metadata.labels.of", ""), custom, object("of: settings"), ""},
-		"another label":                   {at(secret, "metadata.labels.of", ""), deployment, object("other: settings"), ""},
-		"another name":                    {at(secret, "metadata.labels.of", ""), deployment, object("of: setting"), ""},
-		"a namespace beside it":           {at(secret, "metadata.labels.of", "metadata.labels.in"), deployment, object("of: settings, in: dev"), "dev Secret settings"},
-		"no namespace beside it":          {at(secret, "metadata.labels.of", "metadata.labels.in"), deployment, object("of: settings"), "ci Secret settings"},
-		"a namespace and a name":          {at(secret, "metadata.labels.of", ""), deployment, object("of: dev/settings"), "dev Secret settings"},
-		"a list with namespaces":          {at(role, "spec.roles[*].name", "spec.roles[*].in"), custom, list, "ci Role Team:b, dev Role Team:a"},
-		"a list in the object's own":      {at(role, "spec.roles[*].name", ""), custom, list, "ci Role Team:a, ci Role Team:b"},
-		"a cluster-scoped object":         {at(role, "spec.roles[*].name", ""), custom, strings.Replace(list, "namespace: ci, ", "", 1), "ci Role Team:a, ci Role Team:b, dev Role Team:a, dev Role Team:b"},
-		"a path that is not in an object": {at(role, "spec.roles.name", ""), custom, list, ""},
+		"a label":                         {fn(secret, "metadata.labels.of", ""), deployment, object("of: settings"), "ci Secret settings"},
+		"of another kind of object":       {fn(secret, "metadata.labels.of", ""), custom, object("of: settings"), ""},
+		"another label":                   {fn(secret, "metadata.labels.of", ""), deployment, object("other: settings"), ""},
+		"another name":                    {fn(secret, "metadata.labels.of", ""), deployment, object("of: setting"), ""},
+		"a namespace beside it":           {fn(secret, "metadata.labels.of", "metadata.labels.in"), deployment, object("of: settings, in: dev"), "dev Secret settings"},
+		"no namespace beside it":          {fn(secret, "metadata.labels.of", "metadata.labels.in"), deployment, object("of: settings"), "ci Secret settings"},
+		"a namespace and a name":          {fn(secret, "metadata.labels.of", ""), deployment, object("of: dev/settings"), "dev Secret settings"},
+		"a list with namespaces":          {fn(role, "spec.roles[*].name", "spec.roles[*].in"), custom, list, "ci Role Team:b, dev Role Team:a"},
+		"a list in the object's own":      {fn(role, "spec.roles[*].name", ""), custom, list, "ci Role Team:a, ci Role Team:b"},
+		"a cluster-scoped object":         {fn(role, "spec.roles[*].name", ""), custom, strings.Replace(list, "namespace: ci, ", "", 1), "ci Role Team:a, ci Role Team:b, dev Role Team:a, dev Role Team:b"},
+		"a path that is not in an object": {fn(role, "spec.roles.name", ""), custom, list, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			candidates := NewCandidates()
 			candidates.Fields = map[schema.GroupKind][]policy.Reference{c.kind: {c.field}}
 			var all []target
-			for _, in := range []string{"ci", "dev"} {
-				all = append(all, target{secret, in, "settings"}, target{schema.GroupKind{Kind: "ConfigMap"}, in, "settings"}, target{role, in, "Team:a"}, target{role, in, "Team:b"})
+			for _, text := range []string{"ci", "dev"} {
+				all = append(all, target{secret, text, "settings"}, target{schema.GroupKind{Kind: "ConfigMap"}, text, "settings"}, target{role, text, "Team:a"}, target{role, text, "Team:b"})
 			}
-			for _, one := range all {
-				must(t, candidates.Add(one.kind, one.namespace, one.name, nil))
+			for _, target := range all {
+				must(t, candidates.Add(target.kind, target.namespace, target.name, nil))
 			}
 			candidates.Scan(read(t, c.object))
 			var got []string
-			for _, one := range all {
-				if used, _ := candidates.Referenced(one.kind, one.namespace, one.name, nil); used {
-					got = append(got, one.namespace+" "+one.kind.Kind+" "+one.name)
+			for _, target := range all {
+				if used, _ := candidates.Referenced(target.kind, target.namespace, target.name, nil); used {
+					got = append(got, target.namespace+" "+target.kind.Kind+" "+target.name)
 				}
 			}
 			slices.Sort(got)
@@ -75,11 +75,11 @@ const runner = "{apiVersion: example.com/v1, kind: Runner, metadata: {namespace:
 
 // runnerFields are references of the KindProfile.
 func runnerFields() map[schema.GroupKind][]policy.Reference {
-	at := func(kind schema.GroupKind, path, namespace string) policy.Reference {
+	fn := func(kind schema.GroupKind, path, namespace string) policy.Reference {
 		return policy.Reference{Kind: kind, Path: fieldpath.MustFieldPath(path), Namespace: fieldpath.MustFieldPath(namespace)}
 	}
 	secret, class := schema.GroupKind{Kind: "Secret"}, schema.GroupKind{Group: "node.k8s.io", Kind: "RuntimeClass"}
-	return map[schema.GroupKind][]policy.Reference{{Group: "example.com", Kind: "Runner"}: {at(secret, "spec.secrets[*].name", "spec.secrets[*].in"), at(secret, "spec.key", ""), at(class, "spec.class", "")}}
+	return map[schema.GroupKind][]policy.Reference{{Group: "example.com", Kind: "Runner"}: {fn(secret, "spec.secrets[*].name", "spec.secrets[*].in"), fn(secret, "spec.key", ""), fn(class, "spec.class", "")}}
 }
 
 // An object dangles if one of the fields of its KindProfile names nothing: an object of another
@@ -113,24 +113,24 @@ func TestDanglingByProfile(t *testing.T) {
 		many(maxTargets + 1):                          "unknown",
 		"key: nothing, " + many(10_000):               "unknown",
 	} {
-		kind, of := read(t, strings.ReplaceAll(runner, "%s", spec))
+		kind, values := read(t, strings.ReplaceAll(runner, "%s", spec))
 		_, everywhere := read(t, strings.ReplaceAll(strings.Replace(runner, "namespace: ci, ", "", 1), "%s", spec))
 		for listed, known := range map[string]bool{"Secret": true, "ConfigMap": false} {
 			c := NewCandidates()
 			c.Fields = runnerFields()
-			for _, one := range []map[string]any{of, everywhere} {
-				must(t, c.AddReferring(kind, one))
+			for _, m := range []map[string]any{values, everywhere} {
+				must(t, c.AddReferring(kind, m))
 			}
 			if n := len(c.targets.exists); n > 4*maxTargets {
 				t.Fatalf("%.40s: holds %d targets", spec, n)
 			}
-			for _, one := range []string{"Secret, metadata: {namespace: ci, name: a}", "ConfigMap, metadata: {namespace: ci, name: b}", "Secret, metadata: {namespace: dev, name: c}"} {
-				c.Scan(read(t, "{apiVersion: v1, kind: "+one+"}"))
+			for _, name := range []string{"Secret, metadata: {namespace: ci, name: a}", "ConfigMap, metadata: {namespace: ci, name: b}", "Secret, metadata: {namespace: dev, name: c}"} {
+				c.Scan(read(t, "{apiVersion: v1, kind: "+name+"}"))
 			}
 			c.Scan(read(t, "{apiVersion: node.k8s.io/v1, kind: RuntimeClass, metadata: {name: gvisor}}"))
 			c.Listed(schema.GroupKind{Kind: listed})
 			c.Listed(schema.GroupKind{Group: "node.k8s.io", Kind: "RuntimeClass"})
-			got := answer(c.Dangling(kind, of))
+			got := answer(c.Dangling(kind, values))
 			if refers := strings.Contains(spec, "key: ") || strings.Contains(spec, "secrets: ["); !known && refers && spec != "key: ''" && spec != "key: 3" {
 				if got != "unknown" {
 					t.Errorf("%.40s: Secrets are not listed, and it dangles: %s", spec, got)
@@ -146,10 +146,10 @@ func TestDanglingByProfile(t *testing.T) {
 		}
 	}
 	c := NewCandidates() // No KindProfile says what the kind refers to.
-	kind, of := read(t, strings.ReplaceAll(runner, "%s", "key: nothing"))
-	must(t, c.AddReferring(kind, of))
+	kind, fields := read(t, strings.ReplaceAll(runner, "%s", "key: nothing"))
+	must(t, c.AddReferring(kind, fields))
 	c.Listed(schema.GroupKind{Kind: "Secret"})
-	if got := answer(c.Dangling(kind, of)); got != "unknown" {
+	if got := answer(c.Dangling(kind, fields)); got != "unknown" {
 		t.Errorf("without references: %s", got)
 	}
 }
@@ -165,9 +165,9 @@ func TestTargetsAreBounded(t *testing.T) {
 	counts := map[string]int{}
 	for i := range maxCandidates {
 		spec := fmt.Sprintf("secrets: [{name: a-%d}, {name: b-%d}, {name: c-%d}]", i, i, i)
-		_, of := read(t, strings.ReplaceAll(runner, "%s", spec))
-		must(t, c.AddReferring(kind, of))
-		counts[answer(c.Dangling(kind, of))]++
+		_, values := read(t, strings.ReplaceAll(runner, "%s", spec))
+		must(t, c.AddReferring(kind, values))
+		counts[answer(c.Dangling(kind, values))]++
 	}
 	if n := len(c.targets.exists); n > maxCandidates+6 || counts["true"] != 17 || counts["unknown"] != 83 {
 		t.Errorf("%d targets, and dangling: %v", n, counts)

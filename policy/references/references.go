@@ -77,9 +77,9 @@ func (m mentions) add(name string, by *candidate) {
 	}
 }
 
-func (m mentions) of(one *candidate) bool {
-	by, ok := m[one.name]
-	return ok && by != one
+func (m mentions) of(c *candidate) bool {
+	by, ok := m[c.name]
+	return ok && by != c
 }
 
 // space is a namespace: the first candidate of each name, and names that others may be made from.
@@ -137,13 +137,13 @@ func (c *Candidates) add(kind schema.GroupKind, namespace, name string) error {
 	if overlooked(name) {
 		return nil
 	}
-	in := c.spaces[namespace]
-	if in == nil {
-		in = &space{name: namespace, at: map[string]*candidate{}, made: map[string]maker{}}
-		c.spaces[namespace] = in
+	s := c.spaces[namespace]
+	if s == nil {
+		s = &space{name: namespace, at: map[string]*candidate{}, made: map[string]maker{}}
+		c.spaces[namespace] = s
 	}
-	one := &candidate{kind: kind, in: in, name: name, next: c.named[name], beside: in.at[name]}
-	c.named[name], in.at[name] = one, one
+	added := &candidate{kind: kind, in: s, name: name, next: c.named[name], beside: s.at[name]}
+	c.named[name], s.at[name] = added, added
 	return nil
 }
 
@@ -158,20 +158,20 @@ func overlooked(name string) bool {
 func (c *Candidates) scanRoles(namespace string, object map[string]any) {
 	if ref, ok := object["roleRef"].(map[string]any); ok {
 		name, _ := ref["name"].(string)
-		in := namespace
+		where := namespace
 		if ref["kind"] == "ClusterRole" {
-			in = ""
+			where = ""
 		}
-		for one := c.first(in, name); one != nil; one = one.beside {
-			one.referenced = one.referenced || one.kind.Group == rbac && one.kind.Kind == ref["kind"]
+		for candidate := c.first(where, name); candidate != nil; candidate = candidate.beside {
+			candidate.referenced = candidate.referenced || candidate.kind.Group == rbac && candidate.kind.Kind == ref["kind"]
 		}
 	}
 	selectors, _, _ := unstructured.NestedSlice(object, "aggregationRule", "clusterRoleSelectors")
 	for _, item := range selectors {
 		content, _ := item.(map[string]any)
-		of := &metav1.LabelSelector{}
-		err := runtime.DefaultUnstructuredConverter.FromUnstructured(content, of)
-		selector, invalid := metav1.LabelSelectorAsSelector(of)
+		labelSelector := &metav1.LabelSelector{}
+		err := runtime.DefaultUnstructuredConverter.FromUnstructured(content, labelSelector)
+		selector, invalid := metav1.LabelSelectorAsSelector(labelSelector)
 		if err != nil || invalid != nil {
 			selector = labels.Everything()
 		}
@@ -185,19 +185,19 @@ func (c *Candidates) first(namespace, name string) *candidate {
 }
 
 func (c *Candidates) find(kind schema.GroupKind, namespace, name string) *candidate {
-	one := c.first(namespace, name)
-	for one != nil && one.kind != kind {
-		one = one.beside
+	cand := c.first(namespace, name)
+	for cand != nil && cand.kind != kind {
+		cand = cand.beside
 	}
-	return one
+	return cand
 }
 
 // Referenced reports whether an object that was scanned names a candidate, or selects it by its
 // current labels. An object that is not a candidate is an error: earlier objects may name it, or a
 // program may find it.
-func (c *Candidates) Referenced(kind schema.GroupKind, namespace, name string, of labels.Set) (bool, error) {
-	one := c.find(kind, namespace, name)
-	if one == nil {
+func (c *Candidates) Referenced(kind schema.GroupKind, namespace, name string, ownLabels labels.Set) (bool, error) {
+	candidate := c.find(kind, namespace, name)
+	if candidate == nil {
 		why := "it was created after Curfew listed its kind"
 		switch {
 		case policy.EssentialName(kind, name):
@@ -209,11 +209,11 @@ func (c *Candidates) Referenced(kind schema.GroupKind, namespace, name string, o
 		}
 		return false, fmt.Errorf("%s %s is not a candidate: %s", kind.Kind, strings.TrimPrefix(namespace+"/"+name, "/"), why)
 	}
-	made, program := c.madeFrom(one, of)
-	chosen, known := c.chosen.chooses(of)
+	made, program := c.madeFrom(candidate, ownLabels)
+	chosen, known := c.chosen.chooses(ownLabels)
 	switch {
-	case one.referenced, made, chosen, c.mentioned.of(one), kind.Kind == "ClusterRole" &&
-		slices.ContainsFunc(c.aggregates, func(selector labels.Selector) bool { return selector.Matches(of) }):
+	case candidate.referenced, made, chosen, c.mentioned.of(candidate), kind.Kind == "ClusterRole" &&
+		slices.ContainsFunc(c.aggregates, func(selector labels.Selector) bool { return selector.Matches(ownLabels) }):
 		return true, nil
 	case !known:
 		return false, fmt.Errorf("%s %s/%s is not a candidate: its labels were written after Curfew listed its kind", kind.Kind, namespace, name)
@@ -222,7 +222,7 @@ func (c *Candidates) Referenced(kind schema.GroupKind, namespace, name string, o
 	case kind.Group == rbac && strings.ContainsFunc(name, endsName):
 		return false, fmt.Errorf("%s %s/%s: no binding names it, but its name has characters that are not found in other objects",
 			kind.Kind, namespace, name)
-	case kind.Kind == "Secret" && slices.ContainsFunc(c.templates, func(of *regexp.Regexp) bool { return of.MatchString(name) }):
+	case kind.Kind == "Secret" && slices.ContainsFunc(c.templates, func(template *regexp.Regexp) bool { return template.MatchString(name) }):
 		return false, fmt.Errorf("%s %s/%s: no object names it, but a storage class may make its name from that of a claim", kind.Kind, namespace, name)
 	case kind.Kind != "Service" && program != "":
 		return false, fmt.Errorf("%s %s/%s: no object names it, but a workload of its namespace has %q in its name or labels, and may read it "+
@@ -247,9 +247,9 @@ func (c *Candidates) Scan(kind schema.GroupKind, object map[string]any) {
 	}
 	s.labels = len(c.chosen.labels) > 0 && (!s.builtIn || runs(kind) || kind.Group == admission)
 	s.walk("", "", object)
-	in := s.namespaces
+	where := s.namespaces
 	if namespace == "" {
-		in = nil // all
+		where = nil // all
 	}
 	serves, own := serving[kind], c.find(kind, namespace, name)
 	for word := range s.words {
@@ -257,8 +257,8 @@ func (c *Candidates) Scan(kind schema.GroupKind, object map[string]any) {
 			c.mentioned.add(c.named[word.name].name, own)
 			continue
 		}
-		c.each(word.name, in, func(one *candidate) {
-			one.referenced = one.referenced || one != own && one.kind.Kind != serves && (word.kind == "" || word.kind == one.kind.Kind)
+		c.each(word.name, where, func(cand *candidate) {
+			cand.referenced = cand.referenced || cand != own && cand.kind.Kind != serves && (word.kind == "" || word.kind == cand.kind.Kind)
 		})
 	}
 	c.scanFields(kind, object)
@@ -281,16 +281,16 @@ var serving = map[schema.GroupKind]string{
 // with the number of candidates or of namespaces, whichever is smaller.
 func (c *Candidates) each(name string, namespaces map[string]bool, f func(*candidate)) {
 	looked := 0
-	for one := c.named[name]; one != nil; one = one.next {
-		if looked++; namespaces == nil || namespaces[one.in.name] {
-			f(one)
+	for candidate := c.named[name]; candidate != nil; candidate = candidate.next {
+		if looked++; namespaces == nil || namespaces[candidate.in.name] {
+			f(candidate)
 		}
 		if namespaces == nil || looked < len(namespaces) {
 			continue
 		}
-		for in := range namespaces {
-			for one := c.first(in, name); one != nil; one = one.beside {
-				f(one)
+		for where := range namespaces {
+			for cand := c.first(where, name); cand != nil; cand = cand.beside {
+				f(cand)
 			}
 		}
 		return
@@ -301,13 +301,13 @@ func (c *Candidates) each(name string, namespaces map[string]bool, f func(*candi
 // that names no namespace may mean any.
 func (c *Candidates) scanFields(kind schema.GroupKind, object map[string]any) {
 	for i := range c.Fields[kind] {
-		of := &c.Fields[kind][i]
-		of.Each(object, func(namespace, name string) {
-			in := map[string]bool(nil)
+		reference := &c.Fields[kind][i]
+		reference.Each(object, func(namespace, name string) {
+			where := map[string]bool(nil)
 			if namespace != "" {
-				in = map[string]bool{namespace: true, "": true}
+				where = map[string]bool{namespace: true, "": true}
 			}
-			c.each(name, in, func(one *candidate) { one.referenced = one.referenced || one.kind == of.Kind })
+			c.each(name, where, func(cand *candidate) { cand.referenced = cand.referenced || cand.kind == reference.Kind })
 		})
 	}
 }

@@ -32,20 +32,20 @@ func TestRoles(t *testing.T) {
 		type one struct{ kind, namespace, name string }
 		all := []one{{"Role", "ci", "admin"}, {"Role", "dev", "admin"}, {"ClusterRole", "", "admin"}, {"ClusterRole", "", "Team:admin"}}
 		labels := map[one]map[string]string{all[2]: {"team": "a"}}
-		for _, of := range all {
-			must(t, candidates.Add(schema.GroupKind{Group: rbac, Kind: of.kind}, of.namespace, of.name, labels[of]))
+		for _, each := range all {
+			must(t, candidates.Add(schema.GroupKind{Group: rbac, Kind: each.kind}, each.namespace, each.name, labels[each]))
 		}
 		candidates.Scan(read(t, c.scanned))
 		var got []string
-		for _, of := range all {
+		for _, each := range all {
 			answer := "false"
-			switch used, err := candidates.Referenced(schema.GroupKind{Group: rbac, Kind: of.kind}, of.namespace, of.name, labels[of]); {
+			switch used, err := candidates.Referenced(schema.GroupKind{Group: rbac, Kind: each.kind}, each.namespace, each.name, labels[each]); {
 			case err != nil:
 				answer = "unknown"
 			case used:
 				answer = "true"
 			}
-			got = append(got, of.namespace+"/"+of.name+" "+answer)
+			got = append(got, each.namespace+"/"+each.name+" "+answer)
 		}
 		if text := strings.Join(got, ", "); text != c.want {
 			t.Errorf("%s: %s, want %s", name, text, c.want)

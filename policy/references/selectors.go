@@ -49,22 +49,22 @@ func (c *Candidates) AddSelector(kind schema.GroupKind, object map[string]any) e
 	if err := c.add(kind, namespace, name); err != nil {
 		return err
 	}
-	of, err := selectorOf(kind, object)
+	parsed, err := selectorOf(kind, object)
 	if err != nil {
 		return nil // Selects returns it.
 	}
-	in := c.selectors[namespace]
-	if in == nil {
-		in = newSelectors()
-		c.selectors[namespace] = in
+	selectors := c.selectors[namespace]
+	if selectors == nil {
+		selectors = newSelectors()
+		c.selectors[namespace] = selectors
 	}
-	if in.all[of.String()] != nil {
+	if selectors.all[parsed.String()] != nil {
 		return nil
 	}
-	one := &selector{Selector: of}
-	in.all[of.String()] = one
-	in.index(one)
-	c.everywhere.index(one)
+	added := &selector{Selector: parsed}
+	selectors.all[parsed.String()] = added
+	selectors.index(added)
+	c.everywhere.index(added)
 	return nil
 }
 
@@ -73,23 +73,23 @@ var ordinal = regexp.MustCompile("-[0-9]+$")
 
 // index finds a selector by what it needs. A value may be the name of a StatefulSet's Pod, so that
 // the StatefulSet finds it, too.
-func (s *selectors) index(one *selector) {
+func (s *selectors) index(sel *selector) {
 	needs := false
-	requirements, _ := one.Requirements()
+	requirements, _ := sel.Requirements()
 	for i := range requirements {
 		values := requirements[i].Values().UnsortedList()
 		if operator := requirements[i].Operator(); len(values) == 1 && (operator == selection.In || operator == selection.Equals) {
 			label := requirements[i].Key() + "=" + values[0]
-			s.by[label], needs = append(s.by[label], one), true
+			s.by[label], needs = append(s.by[label], sel), true
 		}
 		for _, value := range values {
 			for _, name := range slices.Compact([]string{value, ordinal.ReplaceAllString(value, "")}) {
-				s.named[name] = append(s.named[name], one)
+				s.named[name] = append(s.named[name], sel)
 			}
 		}
 	}
 	if !needs {
-		s.any = append(s.any, one)
+		s.any = append(s.any, sel)
 	}
 }
 
@@ -130,18 +130,18 @@ func selectorOf(kind schema.GroupKind, object map[string]any) (labels.Selector, 
 // if that is not known.
 func (c *Candidates) Selects(kind schema.GroupKind, object map[string]any) (bool, error) {
 	namespace, name := identity(object)
-	of, err := selectorOf(kind, object)
+	selector, err := selectorOf(kind, object)
 	if err != nil {
 		return false, fmt.Errorf("%s %s/%s: %w", kind.Kind, namespace, name, err)
 	}
-	in := c.selectors[namespace]
-	if in == nil || in.all[of.String()] == nil {
+	selectors := c.selectors[namespace]
+	if selectors == nil || selectors.all[selector.String()] == nil {
 		return false, fmt.Errorf("%s %s/%s is not a candidate: its selector was written after Curfew listed its kind", kind.Kind, namespace, name)
 	}
 	// A policy that denies traffic to all Pods also protects Pods that are created later.
-	denies := kind.Kind == "NetworkPolicy" && of.Empty()
-	if kind.Kind != "Service" || in.all[of.String()].selects || in.endpoints[name] {
-		return denies || in.all[of.String()].selects || kind.Kind == "Service", nil
+	denies := kind.Kind == "NetworkPolicy" && selector.Empty()
+	if kind.Kind != "Service" || selectors.all[selector.String()].selects || selectors.endpoints[name] {
+		return denies || selectors.all[selector.String()].selects || kind.Kind == "Service", nil
 	}
 	return c.Referenced(kind, namespace, name, nil)
 }
@@ -159,8 +159,8 @@ func (c *Candidates) scanSelectors(kind schema.GroupKind, namespace, name string
 		return
 	}
 	if !builtIn || kind.Kind == "StatefulSet" {
-		for _, one := range s.named[name] {
-			one.selects = true
+		for _, selector := range s.named[name] {
+			selector.selects = true
 		}
 	}
 	switch {
@@ -168,8 +168,8 @@ func (c *Candidates) scanSelectors(kind schema.GroupKind, namespace, name string
 		s.scanEndpoints(kind, name, object)
 		return
 	case kind == schema.GroupKind{Kind: "Pod"}:
-		of, _, _ := unstructured.NestedMap(object, "metadata", "labels")
-		s.match(of, true) // A Pod without labels, too.
+		podLabels, _, _ := unstructured.NestedMap(object, "metadata", "labels")
+		s.match(podLabels, true) // A Pod without labels, too.
 		return
 	case builtIn: // Its own labels are no labels of Pods.
 		object = maps.Clone(object)
@@ -197,17 +197,17 @@ func (s *selectors) walk(value any) {
 // match notes the selectors that match the labels of a Pod. A template has to have one of the
 // labels, and no other value of the rest: Vault and Patroni label their Pods when they have chosen
 // a leader, and StatefulSets with the Pod's name.
-func (s *selectors) match(of map[string]any, pod bool) {
+func (s *selectors) match(podLabels map[string]any, pod bool) {
 	set := labels.Set{}
-	for key, value := range of {
+	for key, value := range podLabels {
 		set[key], _ = value.(string)
 	}
-	for _, one := range s.any {
-		one.selects = one.selects || one.Matches(set)
+	for _, selector := range s.any {
+		selector.selects = selector.selects || selector.Matches(set)
 	}
 	for key, value := range set {
-		for _, one := range s.by[key+"="+value] {
-			one.selects = one.selects || one.matches(set, pod)
+		for _, selector := range s.by[key+"="+value] {
+			selector.selects = selector.selects || selector.matches(set, pod)
 		}
 	}
 }
@@ -233,8 +233,8 @@ func (s *selectors) scanEndpoints(kind schema.GroupKind, name string, object map
 		s.endpoints[name] = s.endpoints[name] || len(subsets) > 0
 		return
 	}
-	of, _, _ := unstructured.NestedStringMap(object, "metadata", "labels")
+	podLabels, _, _ := unstructured.NestedStringMap(object, "metadata", "labels")
 	endpoints, _ := object["endpoints"].([]any)
-	service := of["kubernetes.io/service-name"]
-	s.endpoints[service] = s.endpoints[service] || len(endpoints) > 0 || of["endpointslice.kubernetes.io/managed-by"] != endpointsController
+	service := podLabels["kubernetes.io/service-name"]
+	s.endpoints[service] = s.endpoints[service] || len(endpoints) > 0 || podLabels["endpointslice.kubernetes.io/managed-by"] != endpointsController
 }

@@ -209,14 +209,14 @@ type record struct {
 func recordOf(object map[string]any) *record {
 	conditions, _, _ := unstructured.NestedFieldNoCopy(object, "status", "conditions")
 	list, _ := conditions.([]any)
-	for _, one := range list {
-		condition, _ := one.(map[string]any)
+	for _, item := range list {
+		condition, _ := item.(map[string]any)
 		if condition["type"] != v1alpha1.ConditionRequires || condition["status"] != string(metav1.ConditionTrue) {
 			continue
 		}
 		generation, _, _ := unstructured.NestedInt64(object, "metadata", "generation")
-		of, _ := condition["observedGeneration"].(int64)
-		out := &record{current: of == generation}
+		observed, _ := condition["observedGeneration"].(int64)
+		out := &record{current: observed == generation}
 		out.message, _ = condition["message"].(string)
 		needs, paths, _ := strings.Cut(out.message, ": ")
 		if paths != "" {

@@ -28,19 +28,19 @@ const next = "v0.1.0"
 var kinds = []string{"CleanupPolicy", "ClusterCleanupPolicy", "KindProfile", "LifecyclePolicy", "PodTally"}
 
 // paths lists the fields and values of a schema as fields.txt does.
-func paths(at string, schema *apiextensionsv1.JSONSchemaProps) []string {
-	out := []string{at}
+func paths(n string, schema *apiextensionsv1.JSONSchemaProps) []string {
+	out := []string{n}
 	for _, value := range schema.Enum {
-		out = append(out, at+"="+strings.Trim(string(value.Raw), `"`))
+		out = append(out, n+"="+strings.Trim(string(value.Raw), `"`))
 	}
 	if schema.AdditionalProperties != nil || schema.XPreserveUnknownFields != nil && *schema.XPreserveUnknownFields {
-		out = append(out, at+".*")
+		out = append(out, n+".*")
 	}
 	for name, child := range schema.Properties {
-		out = append(out, paths(at+"."+name, &child)...)
+		out = append(out, paths(n+"."+name, &child)...)
 	}
 	if schema.Items != nil && schema.Items.Schema != nil {
-		out = append(out, paths(at+"[*]", schema.Items.Schema)...)
+		out = append(out, paths(n+"[*]", schema.Items.Schema)...)
 	}
 	return out
 }

@@ -88,12 +88,12 @@ func (s *Scope) LabelExpiry(label lifetime.TTLLabel, created, from time.Time) ti
 }
 
 // CheckRefresh says which bound of a set ended before a label was refreshed, or returns nil.
-func (s *Scope) CheckRefresh(at, created time.Time, set BoundSet) error {
-	if longest := s.Bounds(set).Label.Max; longest.Readable() && at.After(created.Add(longest.TTL.After)) {
+func (s *Scope) CheckRefresh(t, created time.Time, set BoundSet) error {
+	if longest := s.Bounds(set).Label.Max; longest.Readable() && t.After(created.Add(longest.TTL.After)) {
 		return fmt.Errorf("is more than %s after the creation: leave it unchanged, or create the object again", longest.Bound())
 	}
 	for _, policy := range s.Policies {
-		if latest := policy.LatestDate; set.includes(policy) && !latest.IsZero() && at.After(latest) {
+		if latest := policy.LatestDate; set.includes(policy) && !latest.IsZero() && t.After(latest) {
 			return fmt.Errorf("is after latestDate %s of %s: leave it unchanged",
 				latest.UTC().Format(lifetime.LabelDate), policy.Source().Phrase())
 		}

@@ -31,9 +31,9 @@ func DefaultLabel(facts *policy.Facts, scope *Scope, now time.Time) (string, *li
 	if !mayGetLabel(facts, scope) {
 		return "", nil
 	}
-	for _, of := range scope.Policies {
-		if of.givesLabel() {
-			return scope.label(facts, of, time.Time{}, now)
+	for _, platformPolicy := range scope.Policies {
+		if platformPolicy.givesLabel() {
+			return scope.label(facts, platformPolicy, time.Time{}, now)
 		}
 	}
 	return "", nil
@@ -50,20 +50,20 @@ func MissingLabel(facts *policy.Facts, scope *Scope, now time.Time) (string, *li
 	if given || facts.Deleting || facts.Created.IsZero() || !mayGetLabel(facts, scope) {
 		return "", nil
 	}
-	for _, of := range scope.Policies {
-		if !of.givesLabel() {
+	for _, platformPolicy := range scope.Policies {
+		if !platformPolicy.givesLabel() {
 			continue
 		}
-		if !of.Backfill && (of.Since.IsZero() || !facts.Created.After(of.Since)) {
+		if !platformPolicy.Backfill && (platformPolicy.Since.IsZero() || !facts.Created.After(platformPolicy.Since)) {
 			return "", nil
 		}
-		text, said := scope.label(facts, of, facts.Created, now)
+		text, setting := scope.label(facts, platformPolicy, facts.Created, now)
 		label, err := lifetime.ParseTTLLabel(text)
-		if err == nil && !of.Backfill && label.Expiry(facts.Created).Before(now.Add(withoutBackfill)) {
-			said.Err = ErrNeedsBackfill
-			return "", said
+		if err == nil && !platformPolicy.Backfill && label.Expiry(facts.Created).Before(now.Add(withoutBackfill)) {
+			setting.Err = ErrNeedsBackfill
+			return "", setting
 		}
-		return text, said
+		return text, setting
 	}
 	return "", nil
 }
@@ -94,32 +94,32 @@ func mayGetLabel(facts *policy.Facts, scope *Scope) bool {
 func (p *PlatformPolicy) givesLabel() bool { return p.Label != nil && p.Mode != ModeDryRun }
 
 // label is the label of one policy for an object, created then; zero for one that is new.
-func (s *Scope) label(facts *policy.Facts, of *PlatformPolicy, created, now time.Time) (string, *lifetime.Setting) {
-	said := *of.Label
-	label, err := lifetime.ParseTTLLabel(said.Text)
-	if said.Err == nil {
-		said.Err = err
+func (s *Scope) label(facts *policy.Facts, platformPolicy *PlatformPolicy, created, now time.Time) (string, *lifetime.Setting) {
+	setting := *platformPolicy.Label
+	label, err := lifetime.ParseTTLLabel(setting.Text)
+	if setting.Err == nil {
+		setting.Err = err
 	}
 	if label.At.IsZero() && facts.IsCronJobsJob() {
 		label.After = max(label.After, minCronJobTTL)
 	}
-	if said.Err == nil {
-		label, said.Err = s.fitLabel(label, created, now)
+	if setting.Err == nil {
+		label, setting.Err = s.fitLabel(label, created, now)
 	}
-	if said.Err != nil {
-		return "", &said
+	if setting.Err != nil {
+		return "", &setting
 	}
-	return label.String(), &said
+	return label.String(), &setting
 }
 
 // LabelAssignments give an object a TTL label, and name the policy that it came from. backfill
 // means that the object exists.
-func LabelAssignments(facts *policy.Facts, label string, said *lifetime.Setting, backfill bool) []Assignment {
+func LabelAssignments(facts *policy.Facts, label string, setting *lifetime.Setting, backfill bool) []Assignment {
 	if label == "" {
 		return nil
 	}
 	return append([]Assignment{{Path: fieldpath.FieldPath{"metadata", "labels", wellknown.LabelTTL}, Value: label}},
-		stamp(facts, wellknown.AnnotationLabelSource, labelStamp(label, said, backfill))...)
+		stamp(facts, wellknown.AnnotationLabelSource, labelStamp(label, setting, backfill))...)
 }
 
 // DefaultedLabel is the TTL label that admission gave an object, or would have given it if nothing
@@ -137,11 +137,11 @@ func DefaultedLabel(facts *policy.Facts, scope *Scope, now time.Time) *Default {
 	default:
 		return nil
 	}
-	text, said := DefaultLabel(without, scope, now)
-	if text == "" || labelled && (text != have || facts.Annotations[wellknown.AnnotationLabelSource] != labelStamp(text, said, false)) {
+	text, setting := DefaultLabel(without, scope, now)
+	if text == "" || labelled && (text != have || facts.Annotations[wellknown.AnnotationLabelSource] != labelStamp(text, setting, false)) {
 		return nil
 	}
-	return &Default{Field: wellknown.LabelTTL, Value: text, Source: said.Source, DryRun: !labelled}
+	return &Default{Field: wellknown.LabelTTL, Value: text, Source: setting.Source, DryRun: !labelled}
 }
 
 // fitLabel clamps a default for an object, created then; zero for one that is new. One that still
@@ -188,8 +188,8 @@ func (s *Scope) clampLabel(label lifetime.TTLLabel, created time.Time) lifetime.
 
 // labelStamp is the text of [wellknown.AnnotationLabelSource] for a label that a policy gave, for
 // example "policy/scratch 30d".
-func labelStamp(label string, said *lifetime.Setting, backfill bool) string {
-	text := said.Source.String() + " " + label
+func labelStamp(label string, setting *lifetime.Setting, backfill bool) string {
+	text := setting.Source.String() + " " + label
 	if backfill {
 		text += " " + policy.Backfilled
 	}
@@ -218,8 +218,8 @@ func (s *Scope) gaveLabel(facts *policy.Facts, source lifetime.Source) bool {
 		}
 		// As in [Scope.holds]: others in dry-run may have decided when the label was stamped.
 		return slices.ContainsFunc([]*Scope{scope.enforcing(source.Name), scope.asEnforced()}, func(then *Scope) bool {
-			text, said := DefaultLabel(facts.WithoutLabel(), then, facts.Created)
-			return said != nil && said.Source == source && (said.Err != nil || text == facts.Labels[wellknown.LabelTTL])
+			text, setting := DefaultLabel(facts.WithoutLabel(), then, facts.Created)
+			return setting != nil && setting.Source == source && (setting.Err != nil || text == facts.Labels[wellknown.LabelTTL])
 		})
 	})
 }

@@ -210,8 +210,8 @@ func wouldDefault(facts *policy.Facts, scope *Scope, now time.Time) []Default {
 	filled := Defaults(facts, &given, scope)
 	var out []Default
 	for _, assignment := range Defaults(facts, &effective, enforced) {
-		if slices.ContainsFunc(filled, func(one Assignment) bool {
-			return slices.Equal(one.Path, assignment.Path) && one.Value == assignment.Value
+		if slices.ContainsFunc(filled, func(previous Assignment) bool {
+			return slices.Equal(previous.Path, assignment.Path) && previous.Value == assignment.Value
 		}) {
 			continue
 		}

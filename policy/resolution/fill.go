@@ -12,6 +12,6 @@ func FillIn(facts *policy.Facts, scope *Scope, now time.Time) ([]Assignment, Eff
 	facts, taken := Unfilled(facts, scope, now)
 	effective := Resolve(facts, scope)
 	assignments := Defaults(facts, &effective, scope)
-	label, said := DefaultLabel(facts, scope, now)
-	return Replace(taken, append(assignments, LabelAssignments(facts, label, said, false)...)), effective
+	label, setting := DefaultLabel(facts, scope, now)
+	return Replace(taken, append(assignments, LabelAssignments(facts, label, setting, false)...)), effective
 }

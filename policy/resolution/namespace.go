@@ -88,8 +88,8 @@ func ParseNamespace(name string, annotations, labels map[string]string) *Namespa
 	}
 	namespace.parseMode(annotations)
 	namespace.parseBackfill(annotations)
-	if at, hash, ok := ParseSince(annotations[wellknown.AnnotationDefaultSince]); ok && hash == namespace.Hash {
-		namespace.Since = at
+	if t, hash, ok := ParseSince(annotations[wellknown.AnnotationDefaultSince]); ok && hash == namespace.Hash {
+		namespace.Since = t
 	}
 	return namespace
 }
@@ -101,11 +101,11 @@ func namespaceBounds(annotations map[string]string) lifetime.Bounds {
 		}
 		return nil
 	}
-	of := func(low, high string, parse func(path, text string) *lifetime.Setting) lifetime.Range {
+	rangeOf := func(low, high string, parse func(path, text string) *lifetime.Setting) lifetime.Range {
 		return lifetime.Range{Min: get(low, parse), Max: get(high, parse)}
 	}
-	ttl := of(wellknown.AnnotationMinTTL, wellknown.AnnotationMaxTTL, lifetime.DurationSetting)
-	deadline := of(wellknown.AnnotationMinDeadline, wellknown.AnnotationMaxDeadline, lifetime.DeadlineSetting)
+	ttl := rangeOf(wellknown.AnnotationMinTTL, wellknown.AnnotationMaxTTL, lifetime.DurationSetting)
+	deadline := rangeOf(wellknown.AnnotationMinDeadline, wellknown.AnnotationMaxDeadline, lifetime.DeadlineSetting)
 	return lifetime.Bounds{TTL: ttl, Label: ttl, Deadline: deadline}
 }
 
@@ -187,19 +187,19 @@ func shortHash(text string) string {
 }
 
 // FormatSince writes the value of curfew.dev/default-since.
-func FormatSince(at time.Time, hash string) string {
-	return at.UTC().Format(time.RFC3339) + "/" + hash
+func FormatSince(t time.Time, hash string) string {
+	return t.UTC().Format(time.RFC3339) + "/" + hash
 }
 
 // ParseSince reads the value of curfew.dev/default-since; ok is false where it is absent or not of
 // that form.
-func ParseSince(text string) (at time.Time, hash string, ok bool) {
+func ParseSince(text string) (t time.Time, hash string, ok bool) {
 	stamp, hash, found := strings.Cut(text, "/")
-	at, err := lifetime.ParseTime(stamp)
+	t, err := lifetime.ParseTime(stamp)
 	if !found || err != nil {
 		return time.Time{}, "", false
 	}
-	return at, hash, true
+	return t, hash, true
 }
 
 // NamespaceStamp has the keys that Curfew itself keeps on a namespace: the in-use labels and
@@ -229,11 +229,11 @@ func StampNamespace(annotations map[string]string, tallied bool, now time.Time) 
 // is set to now, so that a new default never reaches older objects (S6). If now is zero, because
 // the time is not known, it is removed instead.
 func keptSince(present, hash string, now time.Time) string {
-	at, noted, ok := ParseSince(present)
-	fits := ok && noted == hash && !at.IsZero()
+	t, noted, ok := ParseSince(present)
+	fits := ok && noted == hash && !t.IsZero()
 	switch {
 	case hash == "":
-	case fits && (now.IsZero() || !at.After(now)):
+	case fits && (now.IsZero() || !t.After(now)):
 		return present
 	case !now.IsZero(): // A time in the future is a mistake: no object would ever be younger.
 		return FormatSince(now, hash)

@@ -26,8 +26,8 @@ func NativeDeletionOf(facts *policy.Facts) *NativeDeletion {
 	}
 	after := func(outcome lifetime.Outcome) *lifetime.Setting {
 		own := facts.TTLs()
-		of := level{set: lifetime.TTLSet{Native: own.Native, NativeSucceeded: own.NativeSucceeded, NativeFailed: own.NativeFailed}}
-		if setting := of.Setting(facts, outcome); setting != nil && setting.Err == nil {
+		found := level{set: lifetime.TTLSet{Native: own.Native, NativeSucceeded: own.NativeSucceeded, NativeFailed: own.NativeFailed}}
+		if setting := found.Setting(facts, outcome); setting != nil && setting.Err == nil {
 			return setting
 		}
 		return nil

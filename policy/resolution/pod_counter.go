@@ -75,8 +75,8 @@ func UnreadableJob(name string, err error) *PodCounter {
 // again in the next to set FailureTarget (getFailJobMessage in pkg/controller/job of Kubernetes
 // 1.37). All else it takes from the Job's status.
 func failsByPods(job *batchv1.Job) bool {
-	of := job.Spec.PodFailurePolicy
-	if of == nil || !slices.ContainsFunc(of.Rules, func(rule batchv1.PodFailurePolicyRule) bool {
+	podFailurePolicy := job.Spec.PodFailurePolicy
+	if podFailurePolicy == nil || !slices.ContainsFunc(podFailurePolicy.Rules, func(rule batchv1.PodFailurePolicyRule) bool {
 		return rule.Action == batchv1.PodFailurePolicyActionFailJob
 	}) {
 		return false

@@ -167,32 +167,32 @@ func (w *walk) ttl() {
 }
 
 // ofPolicy is what a policy sets, and why it is not asked.
-func (w *walk) ofPolicy(of *PlatformPolicy) (set lifetime.TTLSet, skipped string) {
+func (w *walk) ofPolicy(platformPolicy *PlatformPolicy) (set lifetime.TTLSet, skipped string) {
 	if w.deadline {
-		return lifetime.TTLSet{All: of.Deadline}, ""
+		return lifetime.TTLSet{All: platformPolicy.Deadline}, ""
 	}
-	if w.facts.IsPod() && w.facts.Owner != nil && !of.NamesKind {
-		return of.TTL, "a policy gives Pods with an owner a TTL only if its match.kinds name Pod"
+	if w.facts.IsPod() && w.facts.Owner != nil && !platformPolicy.NamesKind {
+		return platformPolicy.TTL, "a policy gives Pods with an owner a TTL only if its match.kinds name Pod"
 	}
-	return of.TTL, ""
+	return platformPolicy.TTL, ""
 }
 
 // defaults asks the namespace, then the policies that are not skipped.
 func (w *walk) defaults() {
-	if of := w.scope.Namespace; of != nil {
-		next := level{source: lifetime.Source{Level: lifetime.LevelNamespace, Name: of.Name}, since: of.Since, backfill: of.Backfill}
-		if next.set = of.ttlFor(w.facts); w.deadline {
-			next.set = lifetime.TTLSet{All: of.Deadline}
+	if namespacePolicy := w.scope.Namespace; namespacePolicy != nil {
+		next := level{source: lifetime.Source{Level: lifetime.LevelNamespace, Name: namespacePolicy.Name}, since: namespacePolicy.Since, backfill: namespacePolicy.Backfill}
+		if next.set = namespacePolicy.ttlFor(w.facts); w.deadline {
+			next.set = lifetime.TTLSet{All: namespacePolicy.Deadline}
 		}
 		if w.ask(next) {
 			return
 		}
 	}
 	var trials []level
-	for _, of := range w.scope.Policies {
-		next := level{source: of.Source(), since: of.Since, backfill: of.Backfill}
-		next.set, next.skipped = w.ofPolicy(of)
-		if of.Mode == ModeDryRun {
+	for _, platformPolicy := range w.scope.Policies {
+		next := level{source: platformPolicy.Source(), since: platformPolicy.Since, backfill: platformPolicy.Backfill}
+		next.set, next.skipped = w.ofPolicy(platformPolicy)
+		if platformPolicy.Mode == ModeDryRun {
 			next.dryRun = true
 			trials = append(trials, next)
 			next.skipped = "its mode is DryRun"
@@ -218,9 +218,9 @@ func (w *walk) activeDeadline() {
 	if reason := w.noDefault(); reason != "" && w.close(reason) {
 		return
 	}
-	if of := w.scope.Runtime; of != nil {
-		next := level{source: lifetime.Source{Level: lifetime.LevelRuntime, Name: of.Name}, set: lifetime.TTLSet{All: of.Deadline}}
-		unusable := of.Unusable() != nil
+	if runtimePolicy := w.scope.Runtime; runtimePolicy != nil {
+		next := level{source: lifetime.Source{Level: lifetime.LevelRuntime, Name: runtimePolicy.Name}, set: lifetime.TTLSet{All: runtimePolicy.Deadline}}
+		unusable := runtimePolicy.Unusable() != nil
 		if unusable {
 			next.set = lifetime.TTLSet{}
 		}
@@ -319,7 +319,7 @@ func (w *walk) stoodAtCreation(source lifetime.Source) bool {
 	case lifetime.LevelNamespace:
 		return namespace != nil && older(namespace.Since)
 	case lifetime.LevelPolicy:
-		return slices.ContainsFunc(w.scope.Policies, func(of *PlatformPolicy) bool { return of.Name == source.Name && older(of.Since) })
+		return slices.ContainsFunc(w.scope.Policies, func(p *PlatformPolicy) bool { return p.Name == source.Name && older(p.Since) })
 	default:
 		return false
 	}
@@ -370,18 +370,18 @@ func (w *walk) whyReached(from *level) string {
 
 // finish adds the resulting values to the step that decides.
 func (w *walk) finish(e *Effective) []Step {
-	step, of := Decider(w.steps), []Value{e.Succeeded, e.Failed}
+	step, values := Decider(w.steps), []Value{e.Succeeded, e.Failed}
 	switch {
 	case step == nil:
 		return w.steps
 	case w.deadline:
-		of = []Value{e.Deadline}
+		values = []Value{e.Deadline}
 	case step.Why == "" && w.facts.Finished && !e.TTL(w.facts.Outcome).Set:
 		step.Why = "it sets no TTL for objects that " + w.facts.Outcome.String()
 	}
 	clamped := ""
 	for _, setting := range step.Settings {
-		for _, value := range of {
+		for _, value := range values {
 			moved := value.Set && value.Err == nil && value.Path == setting.Path && value.TTL != setting.TTL
 			if to := "clamped to " + value.TTL.String(); moved && to != clamped {
 				step.Why, clamped = strings.TrimPrefix(step.Why+"; "+to, "; "), to

@@ -50,11 +50,11 @@ func (r *RuntimePolicy) Unusable() error {
 // copied or forged: the creation counts.
 func (r *RuntimePolicy) ReadSince(facts *policy.Facts, runtime map[string]any, fields []fieldpath.FieldPath) {
 	r.Backfill = facts.Annotations[wellknown.AnnotationBackfill] == "true"
-	at, hash, ok := ParseSince(facts.Annotations[wellknown.AnnotationDefaultSince])
+	t, hash, ok := ParseSince(facts.Annotations[wellknown.AnnotationDefaultSince])
 	if !ok || hash != RuntimeHash(runtime, fields) {
 		return
 	}
-	if r.Since = at; at.Before(facts.Created) {
+	if r.Since = t; t.Before(facts.Created) {
 		r.Since = facts.Created
 	}
 }

@@ -60,14 +60,14 @@ func (s *Scope) Mode() Mode {
 // Propagation is what the policies want to become of an object's dependents, and the policy that
 // decides: the first that sets it. On an error the object is kept: its dependents might have to
 // stay (S6).
-func (s *Scope) Propagation() (propagation metav1.DeletionPropagation, of lifetime.Source, err error) {
+func (s *Scope) Propagation() (propagation metav1.DeletionPropagation, source lifetime.Source, err error) {
 	for _, each := range s.Policies {
-		of = each.Source()
+		source = each.Source()
 		switch {
 		case each.PropagationErr != nil:
-			return "", of, fmt.Errorf("spec.propagationPolicy of %s: %w", of.Phrase(), each.PropagationErr)
+			return "", source, fmt.Errorf("spec.propagationPolicy of %s: %w", source.Phrase(), each.PropagationErr)
 		case each.Propagation != "":
-			return each.Propagation, of, nil
+			return each.Propagation, source, nil
 		}
 	}
 	return "", lifetime.Source{}, nil
@@ -75,7 +75,7 @@ func (s *Scope) Propagation() (propagation metav1.DeletionPropagation, of lifeti
 
 // inDryRun reports whether the namespace or a policy is in dry-run.
 func (s *Scope) inDryRun() bool {
-	return s.Mode() == ModeDryRun || slices.ContainsFunc(s.Policies, func(of *PlatformPolicy) bool { return of.Mode == ModeDryRun })
+	return s.Mode() == ModeDryRun || slices.ContainsFunc(s.Policies, func(p *PlatformPolicy) bool { return p.Mode == ModeDryRun })
 }
 
 // asEnforced is the scope as it would be if nothing were in dry-run.
@@ -91,9 +91,9 @@ func (s *Scope) enforcing(name string) *Scope {
 		out.Namespace = &namespace
 	}
 	out.Policies = slices.Clone(s.Policies)
-	for i, of := range out.Policies {
-		if of.Mode == ModeDryRun && (name == "" || of.Name == name) {
-			enforced := *of
+	for i, platformPolicy := range out.Policies {
+		if platformPolicy.Mode == ModeDryRun && (name == "" || platformPolicy.Name == name) {
+			enforced := *platformPolicy
 			enforced.Mode = ModeEnforce
 			out.Policies[i] = &enforced
 		}

@@ -29,7 +29,7 @@ type filling struct {
 
 var fillings = []filling{{
 	stamp: wellknown.AnnotationTTLSource, keys: wellknown.TTLAnnotations,
-	native: func(of *policy.Profile) fieldpath.FieldPath { return of.TTL },
+	native: func(p *policy.Profile) fieldpath.FieldPath { return p.TTL },
 	settings: func(facts *policy.Facts) []*lifetime.Setting {
 		own := facts.TTLs()
 		return []*lifetime.Setting{own.For(lifetime.Succeeded), own.For(lifetime.Failed)}
@@ -38,16 +38,16 @@ var fillings = []filling{{
 	assignments: ttlAssignments,
 }, {
 	stamp: wellknown.AnnotationDeadlineSource, keys: []string{wellknown.AnnotationActiveDeadline},
-	native:      func(of *policy.Profile) fieldpath.FieldPath { return of.Deadline },
+	native:      func(p *policy.Profile) fieldpath.FieldPath { return p.Deadline },
 	settings:    func(facts *policy.Facts) []*lifetime.Setting { return []*lifetime.Setting{facts.Deadline()} },
 	values:      func(e *Effective) []Value { return []Value{e.Deadline} },
 	assignments: deadlineAssignments,
 }}
 
 // fields are those that may hold the value, without its stamp.
-func (f filling) fields(of *policy.Profile) []fieldpath.FieldPath {
+func (f filling) fields(profile *policy.Profile) []fieldpath.FieldPath {
 	var out []fieldpath.FieldPath
-	if native := f.native(of); native != nil {
+	if native := f.native(profile); native != nil {
 		out = append(out, native)
 	}
 	for _, key := range f.keys {
@@ -117,8 +117,8 @@ func takenLabel(facts *policy.Facts, giving *Scope, now time.Time) []fieldpath.F
 	out := []fieldpath.FieldPath{annotate(wellknown.AnnotationLabelSource, "").Path}
 	if source, backfill := facts.ClaimedLabel(); source.Level == lifetime.LevelPolicy && !backfill {
 		giving.alone(facts, source, func(bare *policy.Facts, scope *Scope) {
-			label, said := DefaultLabel(bare, scope, now)
-			out = append(out, carried(facts, LabelAssignments(bare, label, said, false))...)
+			label, setting := DefaultLabel(bare, scope, now)
+			out = append(out, carried(facts, LabelAssignments(bare, label, setting, false))...)
 		})
 	}
 	return out
@@ -130,22 +130,22 @@ func takenLabel(facts *policy.Facts, giving *Scope, now time.Time) []fieldpath.F
 func (s *Scope) alone(facts *policy.Facts, source lifetime.Source, visit func(*policy.Facts, *Scope)) {
 	only := Scope{Creating: true, Protected: s.Protected, AnnotationsOnly: s.AnnotationsOnly, Off: s.Off}
 	var every []*PlatformPolicy
-	if of := s.Namespace; of != nil {
-		if source == (lifetime.Source{Level: lifetime.LevelNamespace, Name: of.Name}) {
-			only.Namespace = &NamespacePolicy{Name: of.Name, TTL: of.TTL, PodTTL: of.PodTTL, Deadline: of.Deadline}
+	if namespacePolicy := s.Namespace; namespacePolicy != nil {
+		if source == (lifetime.Source{Level: lifetime.LevelNamespace, Name: namespacePolicy.Name}) {
+			only.Namespace = &NamespacePolicy{Name: namespacePolicy.Name, TTL: namespacePolicy.TTL, PodTTL: namespacePolicy.PodTTL, Deadline: namespacePolicy.Deadline}
 		}
-		every = append(every, &PlatformPolicy{Bounds: of.Bounds})
+		every = append(every, &PlatformPolicy{Bounds: namespacePolicy.Bounds})
 	}
-	if of := s.Runtime; of != nil && source == (lifetime.Source{Level: lifetime.LevelRuntime, Name: of.Name}) {
-		only.Runtime = of
+	if runtimePolicy := s.Runtime; runtimePolicy != nil && source == (lifetime.Source{Level: lifetime.LevelRuntime, Name: runtimePolicy.Name}) {
+		only.Runtime = runtimePolicy
 	}
-	for _, of := range s.Policies {
-		if of.Source() == source && of.Mode != ModeDryRun {
-			given := *of
+	for _, platformPolicy := range s.Policies {
+		if platformPolicy.Source() == source && platformPolicy.Mode != ModeDryRun {
+			given := *platformPolicy
 			given.Bounds, given.LatestDate, given.LatestUnreadable = lifetime.Bounds{}, time.Time{}, nil
 			only.Policies = []*PlatformPolicy{&given}
 		}
-		every = append(every, &PlatformPolicy{Mode: of.Mode, Bounds: of.Bounds, LatestDate: of.LatestDate})
+		every = append(every, &PlatformPolicy{Mode: platformPolicy.Mode, Bounds: platformPolicy.Bounds, LatestDate: platformPolicy.LatestDate})
 	}
 	bounds := [][]*PlatformPolicy{nil, every}
 	for i := range every {
@@ -185,7 +185,7 @@ func lacking(facts *policy.Facts, paths []fieldpath.FieldPath) *policy.Facts {
 }
 
 func includes(paths []fieldpath.FieldPath, path fieldpath.FieldPath) bool {
-	return slices.ContainsFunc(paths, func(one fieldpath.FieldPath) bool { return slices.Equal(one, path) })
+	return slices.ContainsFunc(paths, func(f fieldpath.FieldPath) bool { return slices.Equal(f, path) })
 }
 
 // Replace adds to the assignments the removal of each path that none of them sets.
@@ -198,9 +198,9 @@ func Replace(taken []fieldpath.FieldPath, assignments []Assignment) []Assignment
 
 // override returns some assignments, and those before of other paths.
 func override(before, by []Assignment) []Assignment {
-	for _, one := range before {
-		if !slices.ContainsFunc(by, func(other Assignment) bool { return slices.Equal(one.Path, other.Path) }) {
-			by = append(by, one)
+	for _, assignment := range before {
+		if !slices.ContainsFunc(by, func(other Assignment) bool { return slices.Equal(assignment.Path, other.Path) }) {
+			by = append(by, assignment)
 		}
 	}
 	return by

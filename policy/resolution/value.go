@@ -223,13 +223,13 @@ func (w *walk) defaulted(setting *lifetime.Setting) Value {
 // younger than the default; an older object needs backfill. For the TTL of a runtime, the finish
 // counts and not the creation. Equal times count as older, since they are whole seconds (S6).
 func (w *walk) reach(from *level) (young, reaches bool) {
-	at := w.facts.Created
+	t := w.facts.Created
 	if from.source.Level == lifetime.LevelRuntime && !w.deadline {
-		if at = w.facts.FinishTime; at.IsZero() {
+		if t = w.facts.FinishTime; t.IsZero() {
 			return true, true // It is yet to finish, or keeps the object because it is not known.
 		}
 	}
-	young = w.scope.Creating || (!from.since.IsZero() && at.After(from.since))
+	young = w.scope.Creating || (!from.since.IsZero() && t.After(from.since))
 	return young, young || from.backfill
 }
 
@@ -251,7 +251,7 @@ func WithoutDefaults(facts *policy.Facts) []fieldpath.FieldPath {
 // stamped: either is enough to hold it (S6).
 func (s *Scope) holds(source lifetime.Source, givesAgain func(*Scope) bool) bool {
 	return source.Level == lifetime.LevelPolicy && slices.ContainsFunc([]*Scope{s, s.Filled}, func(scope *Scope) bool {
-		tried := func(of *PlatformPolicy) bool { return of.Name == source.Name && of.Mode == ModeDryRun }
+		tried := func(p *PlatformPolicy) bool { return p.Name == source.Name && p.Mode == ModeDryRun }
 		if scope == nil || !slices.ContainsFunc(scope.Policies, tried) {
 			return false
 		}

@@ -225,6 +225,6 @@ func lifetimes(facts *policy.Facts, options Options) []*lifetime.Setting {
 	return out
 }
 
-func contains(settings []*lifetime.Setting, one *lifetime.Setting) bool {
-	return slices.ContainsFunc(settings, func(of *lifetime.Setting) bool { return of.Path == one.Path && of.Text == one.Text })
+func contains(settings []*lifetime.Setting, setting *lifetime.Setting) bool {
+	return slices.ContainsFunc(settings, func(s *lifetime.Setting) bool { return s.Path == setting.Path && s.Text == setting.Text })
 }

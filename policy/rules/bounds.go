@@ -109,7 +109,7 @@ func isDefault(s *Subject, setting *lifetime.Setting) bool {
 	if s.Operation != Create || s.IsTemplate() {
 		return false
 	}
-	return slices.ContainsFunc(resolution.Defaulted(s.Facts, s.Scope, s.Now), func(of resolution.Default) bool {
-		return !of.DryRun && strings.HasSuffix(of.Field, setting.Field())
+	return slices.ContainsFunc(resolution.Defaulted(s.Facts, s.Scope, s.Now), func(d resolution.Default) bool {
+		return !d.DryRun && strings.HasSuffix(d.Field, setting.Field())
 	})
 }

@@ -49,7 +49,7 @@ func CleanupAccessOf(p *cleanup.Policy) ([]CleanupAccess, *field.Error) {
 	var out []CleanupAccess
 	add := func(group, resource string, verbs ...string) {
 		named := schema.GroupResource{Group: group, Resource: resource}
-		if !slices.ContainsFunc(out, func(one CleanupAccess) bool { return one.GroupResource == named }) {
+		if !slices.ContainsFunc(out, func(c CleanupAccess) bool { return c.GroupResource == named }) {
 			out = append(out, CleanupAccess{named, verbs})
 		}
 	}

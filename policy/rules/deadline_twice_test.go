@@ -7,8 +7,8 @@ import (
 )
 
 func TestDeadlineTwice(t *testing.T) {
-	both, one := *trainJob, *trainJob
-	one.AnnotatedDeadline = false
+	both, profile := *trainJob, *trainJob
+	profile.AnnotatedDeadline = false
 	runtime := both
 	runtime.RuntimeOf = "TrainJob"
 	spec := func(seconds any) map[string]any { return map[string]any{"activeDeadlineSeconds": seconds} }
@@ -21,7 +21,7 @@ func TestDeadlineTwice(t *testing.T) {
 		"unreadable annotation": {profile: &both, object: object("TrainJob", spec(int64(3600)), "active-deadline", "soon"), want: []string{"error " + at("active-deadline") + `: "soon" is not a duration: use seconds (90) or units s, m, h, d, w (1h30m, 7d)`}},
 		"unreadable field":      {profile: &both, object: object("TrainJob", spec("soon"), "active-deadline", "1h")}, // readable-value says so.
 		"a runtime":             {profile: &runtime, object: object("TrainingRuntime", spec(int64(3600)), "active-deadline", "2h")},
-		"a kind without":        {profile: &one, object: object("TrainJob", spec(int64(3600)), "active-deadline", "2h")},
+		"a kind without":        {profile: &profile, object: object("TrainJob", spec(int64(3600)), "active-deadline", "2h")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			equal(t, judge(deadlineTwice, test.profile, Request{}, nil, test.object), test.want)

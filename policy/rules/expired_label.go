@@ -48,9 +48,9 @@ func (s *Subject) expiredLabel(key, text string) {
 	}
 	expiry := s.expiryOf(label)
 	atCreation := s.Operation == Create || !expiry.After(s.createdOrNow())
-	said := fmt.Sprintf("%s expired at %s", label, expiry.UTC().Format(time.RFC3339))
+	when := fmt.Sprintf("%s expired at %s", label, expiry.UTC().Format(time.RFC3339))
 	severity, effect := s.effectOfExpired(key, atCreation)
-	s.add(severity, s.path(policy.LabelPath(key)), text, said+effect)
+	s.add(severity, s.path(policy.LabelPath(key)), text, when+effect)
 }
 
 // effectOfExpired is the effect of an expired label, and whether admission denies it. The

@@ -15,8 +15,8 @@ var forbiddenField = Rule{
 	Beside: below(inClaim),
 	Check: func(s *Subject) {
 		for _, forbidden := range s.Profile.Forbidden {
-			forbidden.Path.Walk(s.Object, func(at string, value any) {
-				s.deny(at, fmt.Sprint(value), "must not be set: "+forbidden.Reason)
+			forbidden.Path.Walk(s.Object, func(found string, value any) {
+				s.deny(found, fmt.Sprint(value), "must not be set: "+forbidden.Reason)
 			})
 		}
 		creator := s.Profile.Kind.Kind
@@ -28,10 +28,10 @@ var forbiddenField = Rule{
 			if slices.Contains(path, "volumeClaimTemplate") {
 				why = "the claim of the volume inherits it, and would be deleted while its Pod needs it"
 			}
-			path.Walk(s.Object, func(at string, value any) {
+			path.Walk(s.Object, func(found string, value any) {
 				metadata, _ := value.(map[string]any)
 				for _, key := range s.lifetimeKeys(metadata) {
-					s.deny(at+"."+key.path, key.text, "must not be set: "+why+": "+key.fix)
+					s.deny(found+"."+key.path, key.text, "must not be set: "+why+": "+key.fix)
 				}
 			})
 		}

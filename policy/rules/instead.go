@@ -66,13 +66,13 @@ func (s *Subject) labelInstead(key string) string {
 // podTTLInstead is where a TTL for the finished Pods of Jobs belongs.
 func (s *Subject) podTTLInstead() string {
 	path := policy.AnnotationPath(wellknown.AnnotationPodTTL)
-	switch of := s.Profile.Templates; {
+	switch templates := s.Profile.Templates; {
 	case s.IsNamespace():
 		return "for the Pods in it set " + wellknown.AnnotationDefaultPodTTL
 	case s.Profile.Kind.GroupKind() == policy.JobProfile.Kind.GroupKind():
 		return "set " + s.path(path) + " on the Job"
-	case len(of) > 0 && of[0].Profile.Kind.GroupKind() == policy.JobProfile.Kind.GroupKind():
-		return fmt.Sprintf("set %s.%s", of[0].Path, path)
+	case len(templates) > 0 && templates[0].Profile.Kind.GroupKind() == policy.JobProfile.Kind.GroupKind():
+		return fmt.Sprintf("set %s.%s", templates[0].Path, path)
 	case s.IsPod():
 		return "set " + wellknown.AnnotationTTL + ", or " + wellknown.AnnotationPodTTL + " on its Job"
 	default:

@@ -60,27 +60,27 @@ func (r *PlatformRequest) dryRun(out *report) {
 }
 
 // about are the findings about a policy that compiles.
-func (r *PlatformRequest) about(one *expression.Policy) []Finding {
-	if one == nil {
+func (r *PlatformRequest) about(policy *expression.Policy) []Finding {
+	if policy == nil {
 		return nil
 	}
 	var out report
-	for _, bound := range one.Bounds.Settings() {
-		out.found = append(out.found, contradictoryBounds(one, bound, r.Namespaces)...)
+	for _, bound := range policy.Bounds.Settings() {
+		out.found = append(out.found, contradictoryBounds(policy, bound, r.Namespaces)...)
 	}
-	limit := cmp.Or(one.WarnBelow, r.Options.warnBelow())
+	limit := cmp.Or(policy.WarnBelow, r.Options.warnBelow())
 	warn := func(rule *Rule, field, value, message string) {
 		out.rule = rule.Name
 		out.warn(field, value, message)
 	}
-	for _, setting := range one.ConstantTTLs() {
+	for _, setting := range policy.ConstantTTLs() {
 		if message := shortMessage(setting, limit, "an object that gets it"); message != "" {
 			warn(&shortTTL, setting.Path, setting.Text, message)
 		}
 	}
-	over := func(at time.Time) bool { return !r.Now.IsZero() && !at.IsZero() && !at.After(r.Now) }
+	over := func(t time.Time) bool { return !r.Now.IsZero() && !t.IsZero() && !t.After(r.Now) }
 	// No label is given with a date that is over, and none lies within one (S6).
-	if setting := one.ConstantLabel(); setting != nil && setting.Err == nil {
+	if setting := policy.ConstantLabel(); setting != nil && setting.Err == nil {
 		switch label, err := lifetime.ParseTTLLabel(setting.Text); {
 		case err != nil:
 		case over(label.At):
@@ -89,22 +89,22 @@ func (r *PlatformRequest) about(one *expression.Policy) []Finding {
 			warn(&shortTTL, setting.Path, setting.Text, shortLabelMessage(label, limit, "an object that gets it"))
 		}
 	}
-	labelling(&out, one)
-	if over(one.LatestDate) {
-		day := one.LatestDate.UTC().Format(time.DateOnly)
+	labelling(&out, policy)
+	if over(policy.LatestDate) {
+		day := policy.LatestDate.UTC().Format(time.DateOnly)
 		warn(&ttlLabel, "spec.bounds.latestDate", day, day+" is over: every TTL label is after it; use a later date")
 	}
 	return out.found
 }
 
 // labelling are the findings about the objects that a policy's TTL label reaches.
-func labelling(out *report, one *expression.Policy) {
+func labelling(out *report, policy *expression.Policy) {
 	out.rule = ttlLabel.Name
-	for _, kind := range one.NotLabelled() {
+	for _, kind := range policy.NotLabelled() {
 		out.warn("spec.match.kinds", kind.String(),
 			fmt.Sprintf("objects of kind %s are given no TTL label: leave it out, or label them by hand", kind.Kind))
 	}
-	if setting := one.ConstantLabel(); setting != nil && one.Backfill && one.Mode != resolution.ModeDryRun {
+	if setting := policy.ConstantLabel(); setting != nil && policy.Backfill && policy.Mode != resolution.ModeDryRun {
 		if label, err := lifetime.ParseTTLLabel(setting.Text); err == nil && label.At.IsZero() {
 			out.warn("spec.backfill", setting.Text, fmt.Sprintf("existing objects that are older than %s are deleted "+
 				"as soon as they are given the label; to see how many, use mode DryRun first", label))
@@ -114,16 +114,16 @@ func labelling(out *report, one *expression.Policy) {
 
 // contradictoryBounds is the finding about a bound of a policy that contradicts the bounds of
 // namespaces. It names the first and counts the others.
-func contradictoryBounds(one *expression.Policy, bound *lifetime.Setting, namespaces []*resolution.NamespacePolicy) []Finding {
+func contradictoryBounds(policy *expression.Policy, bound *lifetime.Setting, namespaces []*resolution.NamespacePolicy) []Finding {
 	var first *lifetime.Contradiction
 	finding := Finding{Rule: PolicyBounds, Field: bound.Path, Value: bound.Text, Severity: Deny}
 	count := 0
 	for _, namespace := range namespaces {
-		said := one.Bounding(namespace)
-		if said == nil {
+		platformPolicy := policy.Bounding(namespace)
+		if platformPolicy == nil {
 			continue
 		}
-		for _, pair := range said.Bounds.Narrow(namespace.Bounds).Contradictions() {
+		for _, pair := range platformPolicy.Bounds.Narrow(namespace.Bounds).Contradictions() {
 			if pair.Low.Source == pair.High.Source || pair.Low != bound && pair.High != bound {
 				continue
 			}
@@ -131,7 +131,7 @@ func contradictoryBounds(one *expression.Policy, bound *lifetime.Setting, namesp
 				first = pair
 			}
 			finding.Value += " " + namespace.Name
-			if said.Mode != resolution.ModeEnforce {
+			if platformPolicy.Mode != resolution.ModeEnforce {
 				finding.Severity = Warn
 			}
 		}
@@ -139,7 +139,7 @@ func contradictoryBounds(one *expression.Policy, bound *lifetime.Setting, namesp
 	if first == nil {
 		return nil
 	}
-	if finding.Message = first.At(bound); one.Mode == resolution.ModeDryRun {
+	if finding.Message = first.At(bound); policy.Mode == resolution.ModeDryRun {
 		finding.Message = wouldBeRefused + finding.Message
 	}
 	if count > 1 {

@@ -15,17 +15,17 @@ var podTemplateTTL = Rule{
 	Fields: append(below(InPodTemplate), InPodTemplate+AnnotationField(wellknown.AnnotationPodTTL), RawTTL),
 	Check: func(s *Subject) {
 		for _, path := range s.Profile.PodTemplates {
-			path.Walk(s.Object, func(at string, value any) {
+			path.Walk(s.Object, func(found string, value any) {
 				template, ok := value.(map[string]any)
 				if !ok {
 					return
 				}
 				metadata, _ := template["metadata"].(map[string]any)
 				for _, key := range s.lifetimeKeys(metadata, wellknown.AnnotationPodTTL) {
-					s.deny(at+".metadata."+key.path, key.text, "a pod template cannot have a "+key.noun+": "+key.fix)
+					s.deny(found+".metadata."+key.path, key.text, "a pod template cannot have a "+key.noun+": "+key.fix)
 				}
 				if raw, ok := rawTTLPath.Get(template); ok {
-					s.deny(at+"."+rawTTLPath.String(), fmt.Sprint(raw), "a pod template cannot have a TTL: "+s.instead(wellknown.AnnotationTTL))
+					s.deny(found+"."+rawTTLPath.String(), fmt.Sprint(raw), "a pod template cannot have a TTL: "+s.instead(wellknown.AnnotationTTL))
 				}
 			})
 		}

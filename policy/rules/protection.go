@@ -25,10 +25,10 @@ var protection = Rule{
 		InInherited + AnnotationField(wellknown.AnnotationProtect)},
 	Beside: []string{inClaim + AnnotationField(wellknown.AnnotationProtect)},
 	Check: func(s *Subject) {
-		for _, at := range s.protections() {
+		for _, protected := range s.protections() {
 			var found []Finding
-			for _, of := range s.denying(at) {
-				found = append(found, s.protectionDenied(of, at))
+			for _, platformPolicy := range s.denying(protected) {
+				found = append(found, s.protectionDenied(platformPolicy, protected))
 			}
 			if len(found) > 0 {
 				denial := slices.IndexFunc(found, func(finding Finding) bool { return finding.Severity == Deny })
@@ -60,15 +60,15 @@ func (s *Subject) protections() []protected {
 		out = append(out, protected{"metadata", LabelField(origin), s.Labels[origin], s.Profile.Kind.GroupKind()})
 	}
 	for _, path := range s.Profile.PodTemplates {
-		path.Child("metadata").Walk(s.Object, func(at string, value any) {
+		path.Child("metadata").Walk(s.Object, func(found string, value any) {
 			metadata, _ := value.(map[string]any)
-			add(at, metadata, policy.PodProfile.Kind.GroupKind())
+			add(found, metadata, policy.PodProfile.Kind.GroupKind())
 		})
 	}
 	for _, path := range s.Profile.Inherited() {
-		path.Walk(s.Object, func(at string, value any) {
+		path.Walk(s.Object, func(found string, value any) {
 			metadata, _ := value.(map[string]any)
-			add(at, metadata, schema.GroupKind{})
+			add(found, metadata, schema.GroupKind{})
 		})
 	}
 	return out
@@ -77,35 +77,35 @@ func (s *Subject) protections() []protected {
 // denying returns the policies that deny a protection to the user of the request: policies that
 // match the object, and policies that bound the objects made from it. Without match.kinds a policy
 // applies to objects with a TTL label if their kind has no profile.
-func (s *Subject) denying(at protected) []*resolution.PlatformPolicy {
+func (s *Subject) denying(p protected) []*resolution.PlatformPolicy {
 	if s.Scope == nil {
 		return nil
 	}
 	_, _, labelled := s.Options.ttlLabel(s.Facts)
 	var out []*resolution.PlatformPolicy
-	for _, of := range s.Scope.Policies {
-		if of.Protect != nil && (of.NamesKind || labelled || !s.Profile.Unknown) && s.Access.Policies[of.Name] != Yes {
-			out = append(out, of)
+	for _, platformPolicy := range s.Scope.Policies {
+		if platformPolicy.Protect != nil && (platformPolicy.NamesKind || labelled || !s.Profile.Unknown) && s.Access.Policies[platformPolicy.Name] != Yes {
+			out = append(out, platformPolicy)
 		}
 	}
-	if at.kind.Kind == "" || at.path == "metadata" && !s.IsTemplate() {
+	if p.kind.Kind == "" || p.path == "metadata" && !s.IsTemplate() {
 		return out
 	}
-	for _, of := range s.protecting(at.kind) {
-		matches := func(other *resolution.PlatformPolicy) bool { return other.Name == of.Name }
-		if s.Access.Policies[of.Name] != Yes && !slices.ContainsFunc(s.Scope.Policies, matches) {
-			out = append(out, of)
+	for _, platformPolicy := range s.protecting(p.kind) {
+		matches := func(other *resolution.PlatformPolicy) bool { return other.Name == platformPolicy.Name }
+		if s.Access.Policies[platformPolicy.Name] != Yes && !slices.ContainsFunc(s.Scope.Policies, matches) {
+			out = append(out, platformPolicy)
 		}
 	}
 	return out
 }
 
-func (s *Subject) protectionDenied(of *resolution.PlatformPolicy, at protected) Finding {
-	source := of.Source().Phrase()
+func (s *Subject) protectionDenied(platformPolicy *resolution.PlatformPolicy, p protected) Finding {
+	source := platformPolicy.Source().Phrase()
 	message := fmt.Sprintf("is against bounds.protect of %s: leave it out, or ask for the verb update on that LifecyclePolicy", source)
-	finding := Finding{Rule: s.rule, Field: s.path(at.path + "." + at.field), Value: at.text,
+	finding := Finding{Rule: s.rule, Field: s.path(p.path + "." + p.field), Value: p.text,
 		Severity: Deny, Level: lifetime.LevelPolicy, Message: message}
-	switch of.Mode {
+	switch platformPolicy.Mode {
 	case resolution.ModeWarn:
 		finding.Severity = Warn
 		return finding
@@ -115,11 +115,11 @@ func (s *Subject) protectionDenied(of *resolution.PlatformPolicy, at protected) 
 	}
 	undecided := (*lifetime.UndecidedError)(nil)
 	switch {
-	case errors.As(of.Protect.Err, &undecided):
-		finding.Message, finding.Retry = fmt.Sprintf("bounds.protect of %s cannot be checked: %v", source, of.Protect.Err), undecided.Retry
-	case s.Access.Policies[of.Name] == Later:
+	case errors.As(platformPolicy.Protect.Err, &undecided):
+		finding.Message, finding.Retry = fmt.Sprintf("bounds.protect of %s cannot be checked: %v", source, platformPolicy.Protect.Err), undecided.Retry
+	case s.Access.Policies[platformPolicy.Name] == Later:
 		finding.Message, finding.Retry = finding.Message+" (whether you may is not known yet: try again in a second)", true
-	case s.Access.Policies[of.Name] == Unknown:
+	case s.Access.Policies[platformPolicy.Name] == Unknown:
 		finding.Message += " (whether you may is not known)"
 	}
 	return finding
@@ -142,9 +142,9 @@ func ProtectionDeniedBy(request *Request) []string {
 	}
 	names := map[string]bool{}
 	for _, subject := range subjects {
-		for _, at := range subject.protections() {
-			for _, of := range subject.denying(at) {
-				names[of.Name] = true
+		for _, protected := range subject.protections() {
+			for _, platformPolicy := range subject.denying(protected) {
+				names[platformPolicy.Name] = true
 			}
 		}
 	}

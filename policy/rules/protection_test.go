@@ -102,7 +102,7 @@ func TestProtection(t *testing.T) {
 			}
 			equal(t, got, c.want)
 			request.Access = Access{}
-			asked, asks := ProtectionDeniedBy(request), slices.ContainsFunc(c.policies, func(of *resolution.PlatformPolicy) bool { return c.may[of.Name] != Unknown })
+			asked, asks := ProtectionDeniedBy(request), slices.ContainsFunc(c.policies, func(p *resolution.PlatformPolicy) bool { return c.may[p.Name] != Unknown })
 			if asks && len(asked) != len(c.policies) || len(c.want) == 0 && !asks && asked != nil {
 				t.Errorf("asks about %q", asked)
 			}

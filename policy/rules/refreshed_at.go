@@ -44,8 +44,8 @@ var refreshedAt = Rule{
 				})
 			}
 			if expiry := s.Scope.LabelExpiry(label, s.Created, clock); expiry.Before(label.Expiry(clock)) {
-				at := expiry.UTC().Format(time.RFC3339)
-				s.warn(path, text, fmt.Sprintf("the bounds count from the creation: the %s expires at %s", s.Profile.Kind.Kind, at))
+				instant := expiry.UTC().Format(time.RFC3339)
+				s.warn(path, text, fmt.Sprintf("the bounds count from the creation: the %s expires at %s", s.Profile.Kind.Kind, instant))
 			}
 		}
 	},

@@ -237,9 +237,9 @@ func filledInBy(facts *policy.Facts) lifetime.Source {
 // warnBelow is the value of the first policy that sets one, else the flag.
 func (s *Subject) warnBelow() time.Duration {
 	if s.Scope != nil {
-		for _, of := range s.Scope.Policies {
-			if of.WarnBelow > 0 {
-				return of.WarnBelow
+		for _, platformPolicy := range s.Scope.Policies {
+			if platformPolicy.WarnBelow > 0 {
+				return platformPolicy.WarnBelow
 			}
 		}
 	}
@@ -254,7 +254,7 @@ func (r *Request) protecting(kind schema.GroupKind) []*resolution.PlatformPolicy
 	}
 	out, ok := r.protect[kind]
 	if !ok {
-		silent := func(of *resolution.PlatformPolicy) bool { return of.Protect == nil }
+		silent := func(p *resolution.PlatformPolicy) bool { return p.Protect == nil }
 		out = slices.DeleteFunc(r.Below(kind)(r.Scope.Namespace), silent)
 		if r.protect == nil {
 			r.protect = map[schema.GroupKind][]*resolution.PlatformPolicy{}

@@ -71,17 +71,17 @@ func TestUpdateIsRefusedForWhatItChanges(t *testing.T) {
 
 // Items of a list move when one before them is removed: that changes nothing about them.
 func TestFindingsMoveWithTheirItems(t *testing.T) {
-	at := func(i int, key, value string) Finding {
+	fn := func(i int, key, value string) Finding {
 		return Finding{Rule: "r", Field: fmt.Sprintf("spec.jobs[%d].template.metadata.annotations[%s]", i, key), Value: value, Severity: Deny}
 	}
 	const key, other = "curfew.dev/ttl-after-finished", "curfew.dev/ttl-after-failed"
 	for name, test := range map[string]struct{ now, stood, want []Finding }{
-		"as before":            {[]Finding{at(0, key, "1h"), at(1, key, "2h")}, []Finding{at(0, key, "1h"), at(1, key, "2h")}, nil},
-		"the first is removed": {[]Finding{at(0, key, "2h"), at(1, key, "3h")}, []Finding{at(0, key, "1h"), at(1, key, "2h"), at(2, key, "3h")}, nil},
-		"one is inserted":      {[]Finding{at(1, key, "1h"), at(0, other, "1h")}, []Finding{at(0, key, "1h")}, []Finding{at(0, other, "1h")}},
-		"a value changes":      {[]Finding{at(0, key, "3h")}, []Finding{at(0, key, "1h")}, []Finding{at(0, key, "3h")}},
-		"one more of the same": {[]Finding{at(0, key, "1h"), at(1, key, "1h")}, []Finding{at(0, key, "1h")}, []Finding{at(1, key, "1h")}},
-		"one more before it":   {[]Finding{at(0, key, "1h"), at(1, key, "1h")}, []Finding{at(1, key, "1h")}, []Finding{at(0, key, "1h")}},
+		"as before":            {[]Finding{fn(0, key, "1h"), fn(1, key, "2h")}, []Finding{fn(0, key, "1h"), fn(1, key, "2h")}, nil},
+		"the first is removed": {[]Finding{fn(0, key, "2h"), fn(1, key, "3h")}, []Finding{fn(0, key, "1h"), fn(1, key, "2h"), fn(2, key, "3h")}, nil},
+		"one is inserted":      {[]Finding{fn(1, key, "1h"), fn(0, other, "1h")}, []Finding{fn(0, key, "1h")}, []Finding{fn(0, other, "1h")}},
+		"a value changes":      {[]Finding{fn(0, key, "3h")}, []Finding{fn(0, key, "1h")}, []Finding{fn(0, key, "3h")}},
+		"one more of the same": {[]Finding{fn(0, key, "1h"), fn(1, key, "1h")}, []Finding{fn(0, key, "1h")}, []Finding{fn(1, key, "1h")}},
+		"one more before it":   {[]Finding{fn(0, key, "1h"), fn(1, key, "1h")}, []Finding{fn(1, key, "1h")}, []Finding{fn(0, key, "1h")}},
 	} {
 		if got := added(slices.Clone(test.now), test.stood); !slices.Equal(got, test.want) {
 			t.Errorf("%s: got %v, want %v", name, got, test.want)
@@ -168,9 +168,9 @@ func TestManyTemplates(t *testing.T) {
 	profile := &policy.Profile{Name: "jobset", PodTemplates: []fieldpath.FieldPath{fieldpath.MustFieldPath("spec.replicatedJobs[*].template.spec.template")}}
 	object := map[string]any{"metadata": map[string]any{"name": "a"}, "spec": map[string]any{"replicatedJobs": templates}}
 	facts := policy.FactsOfObject(profile, object)
-	at := time.Now()
+	instant := time.Now()
 	decision := Review(&Request{Operation: Update, Object: object, Old: object, Facts: facts, OldFacts: facts, Scope: &resolution.Scope{}})
-	if took := time.Since(at); len(decision.Findings) > 0 || took > 30*time.Second {
+	if took := time.Since(instant); len(decision.Findings) > 0 || took > 30*time.Second {
 		t.Errorf("%d findings after %v", len(decision.Findings), took)
 	}
 	decision = Review(&Request{Operation: Create, Object: object, Facts: facts, Scope: &resolution.Scope{}})

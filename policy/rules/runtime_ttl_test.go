@@ -10,8 +10,8 @@ import (
 )
 
 func TestRuntimeTTL(t *testing.T) {
-	said := &resolution.RuntimePolicy{Name: "torch", TTL: lifetime.TTLSet{All: &lifetime.Setting{Text: "1d", TTL: lifetime.TTL{After: 24 * time.Hour}}}}
-	request := Request{Scope: &resolution.Scope{Runtime: said}}
+	runtimePolicy := &resolution.RuntimePolicy{Name: "torch", TTL: lifetime.TTLSet{All: &lifetime.Setting{Text: "1d", TTL: lifetime.TTL{After: 24 * time.Hour}}}}
+	request := Request{Scope: &resolution.Scope{Runtime: runtimePolicy}}
 	equal(t, judge(runtimeTTL, trainJob, request, nil, object("TrainJob", nil, "ttl-after-finished", "1h")),
 		[]string{"warning " + at("ttl-after-finished") + `: 1h is ignored: runtime "torch" sets 1d; remove it`})
 	equal(t, judge(runtimeTTL, trainJob, request, nil, object("TrainJob", nil, "ttl-after-finished", "24h")), nil)

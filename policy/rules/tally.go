@@ -47,7 +47,7 @@ type TallyRequest struct {
 
 // SetsTTL reports whether the request has Curfew delete Pods that it did not delete before.
 func (r *TallyRequest) SetsTTL() bool {
-	set := func(of *tally.Tally) bool { return of != nil && of.TTL.Ends() }
+	set := func(t *tally.Tally) bool { return t != nil && t.TTL.Ends() }
 	return set(r.Tally) && (!set(r.Old) || r.Old.TTL.TTL != r.Tally.TTL.TTL)
 }
 
@@ -73,16 +73,16 @@ func ReviewTally(r *TallyRequest) *Decision {
 	return decision
 }
 
-func (r *TallyRequest) aboutTTL(of *tally.Tally) []Finding {
-	if of == nil || !of.TTL.Readable() {
+func (r *TallyRequest) aboutTTL(stored *tally.Tally) []Finding {
+	if stored == nil || !stored.TTL.Readable() {
 		return nil
 	}
 	s := &Subject{Request: &Request{Scope: &resolution.Scope{Namespace: r.Namespace}, Outer: r.Outer, Options: r.Options}}
 	if s.rule = bounds.Name; r.Namespace != nil {
-		outside(s, of.TTL, othersBounds(s, of.TTL))
+		outside(s, stored.TTL, othersBounds(s, stored.TTL))
 	}
 	s.rule = shortTTL.Name
-	short(s, of.TTL, "a Pod of this tally")
+	short(s, stored.TTL, "a Pod of this tally")
 	return s.found
 }
 

@@ -31,21 +31,21 @@ func shipped(t *testing.T) policy.Profiles {
 // one.
 func put(object map[string]any, path string, value any) map[string]any {
 	names := strings.Split(path, ".")
-	at := object
+	values := object
 	for _, name := range names[:len(names)-1] {
 		list, isList := strings.CutSuffix(name, "[]")
-		inner, ok := at[list].(map[string]any)
+		inner, ok := values[list].(map[string]any)
 		switch {
 		case isList:
 			inner = map[string]any{}
-			at[list] = []any{inner}
+			values[list] = []any{inner}
 		case !ok:
 			inner = map[string]any{}
-			at[name] = inner
+			values[name] = inner
 		}
-		at = inner
+		values = inner
 	}
-	at[names[len(names)-1]] = value
+	values[names[len(names)-1]] = value
 	return object
 }
 

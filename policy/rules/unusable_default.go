@@ -23,8 +23,8 @@ var unusableDefault = Rule{
 			}
 		}
 		if s.Operation == Create {
-			if text, said := resolution.DefaultLabel(s.Facts, s.Scope, s.Now); text == "" && said != nil {
-				s.warn("", said.Path+said.Text, "no TTL label from "+said.Path+" of "+said.Source.Phrase()+": "+said.Err.Error())
+			if text, setting := resolution.DefaultLabel(s.Facts, s.Scope, s.Now); text == "" && setting != nil {
+				s.warn("", setting.Path+setting.Text, "no TTL label from "+setting.Path+" of "+setting.Source.Phrase()+": "+setting.Err.Error())
 			}
 		}
 	},

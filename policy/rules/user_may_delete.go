@@ -18,8 +18,8 @@ var userMayDelete = Rule{
 			if access.User != No {
 				continue
 			}
-			of := cmp.Or(sets.Of, r.Facts.Profile)
-			resource := schema.GroupResource{Group: of.Kind.Group, Resource: cmp.Or(of.Resource, strings.ToLower(of.Kind.Kind))}
+			profile := cmp.Or(sets.Of, r.Facts.Profile)
+			resource := schema.GroupResource{Group: profile.Kind.Group, Resource: cmp.Or(profile.Resource, strings.ToLower(profile.Kind.Kind))}
 			r.add(r.Options.unlessRequired(), sets.Path, sets.Text,
 				sets.does+", but you may not delete it yourself: ask for the verb delete on "+resource.String()+within(r.Facts))
 		}

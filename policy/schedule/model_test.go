@@ -121,9 +121,9 @@ func TestTwoYearsAgainstTheClock(t *testing.T) {
 
 func changes(from, to time.Time) int {
 	n := 0
-	for at := from; at.Before(to); at = at.Add(time.Hour) {
-		_, before := at.Zone()
-		if _, after := at.Add(time.Hour).Zone(); before != after {
+	for t := from; t.Before(to); t = t.Add(time.Hour) {
+		_, before := t.Zone()
+		if _, after := t.Add(time.Hour).Zone(); before != after {
 			n++
 		}
 	}
@@ -136,18 +136,18 @@ func compare(t *testing.T, cron, zone string, from, to time.Time, want []time.Ti
 	s, err := schedule.Parse(cron, zone)
 	must(t, err)
 	after := from
-	for i, at := range want {
-		if got := s.Next(after); !got.Equal(at) {
-			t.Fatalf("%s %s: after %s comes %s; want %s", cron, zone, after.In(s.Location()), got, at.In(s.Location()))
+	for i, when := range want {
+		if got := s.Next(after); !got.Equal(when) {
+			t.Fatalf("%s %s: after %s comes %s; want %s", cron, zone, after.In(s.Location()), got, when.In(s.Location()))
 		}
-		if between := s.Next(after.Add(at.Sub(after) / 2)); !between.Equal(at) {
-			t.Fatalf("%s %s: from halfway to %s comes %s", cron, zone, at.In(s.Location()), between)
+		if between := s.Next(after.Add(when.Sub(after) / 2)); !between.Equal(when) {
+			t.Fatalf("%s %s: from halfway to %s comes %s", cron, zone, when.In(s.Location()), between)
 		}
 		if i%97 == 0 {
-			latest(t, s, from, at, want[:i+1])
-			latest(t, s, from, at.Add(-1), want[:i])
+			latest(t, s, from, when, want[:i+1])
+			latest(t, s, from, when.Add(-1), want[:i])
 		}
-		after = at
+		after = when
 	}
 	if got := s.Next(after); !got.IsZero() && !got.After(to) {
 		t.Fatalf("%s %s: after %s comes %s; want none until %s", cron, zone, after, got, to)
@@ -156,14 +156,14 @@ func compare(t *testing.T, cron, zone string, from, to time.Time, want []time.Ti
 
 func latest(t *testing.T, s *schedule.Schedule, from, now time.Time, want []time.Time) {
 	t.Helper()
-	at, missed := s.Latest(from, now)
+	when, missed := s.Latest(from, now)
 	if len(want) == 0 {
-		if !at.IsZero() || missed != 0 {
-			t.Fatalf("until %s the latest is %s with %d missed; want none", now, at, missed)
+		if !when.IsZero() || missed != 0 {
+			t.Fatalf("until %s the latest is %s with %d missed; want none", now, when, missed)
 		}
 		return
 	}
-	if last := want[len(want)-1]; !at.Equal(last) || missed != min(len(want)-1, schedule.MaxMissed) {
-		t.Fatalf("until %s the latest is %s with %d missed; want %s with %d", now, at, missed, last, len(want)-1)
+	if last := want[len(want)-1]; !when.Equal(last) || missed != min(len(want)-1, schedule.MaxMissed) {
+		t.Fatalf("until %s the latest is %s with %d missed; want %s with %d", now, when, missed, last, len(want)-1)
 	}
 }

@@ -69,7 +69,7 @@ func draw(t *rapid.T) string {
 // match is an independent reading of the same five fields.
 func match(cron string, s shown) bool {
 	fields := strings.Fields(cron)
-	in := func(i, value, low int) bool {
+	fn := func(i, value, low int) bool {
 		for item := range strings.SplitSeq(fields[i], ",") {
 			span, step, stepped := strings.Cut(item, "/")
 			from, to, ranged := strings.Cut(span, "-")
@@ -87,13 +87,13 @@ func match(cron string, s shown) bool {
 		return false
 	}
 	starred := func(i int) bool { return slices.Contains(strings.Split(fields[i], ","), "*") }
-	day, weekday := in(2, s.day, 1), in(4, int(s.weekday), 0)
+	day, weekday := fn(2, s.day, 1), fn(4, int(s.weekday), 0)
 	if starred(2) || starred(4) {
 		day = day && weekday
 	} else {
 		day = day || weekday
 	}
-	return day && in(0, s.minute, 0) && in(1, s.hour, 0) && in(3, int(s.month), 1)
+	return day && fn(0, s.minute, 0) && fn(1, s.hour, 0) && fn(3, int(s.month), 1)
 }
 
 // Any schedule, around any change of the clock in this century, agrees with the model.
@@ -107,13 +107,13 @@ func TestRandomSchedulesAroundChanges(t *testing.T) {
 			t.Fatal(err)
 		}
 		year := rapid.IntRange(1995, 2060).Draw(t, "year")
-		at := time.Date(year, 1, 1, 0, 0, 0, 0, s.Location())
+		when := time.Date(year, 1, 1, 0, 0, 0, 0, s.Location())
 		for range rapid.IntRange(0, 3).Draw(t, "change") {
-			if _, end := at.ZoneBounds(); !end.IsZero() {
-				at = end
+			if _, end := when.ZoneBounds(); !end.IsZero() {
+				when = end
 			}
 		}
-		from, to := at.Add(-15*time.Hour).Truncate(time.Minute), at.Add(30*time.Hour).Truncate(time.Minute)
+		from, to := when.Add(-15*time.Hour).Truncate(time.Minute), when.Add(30*time.Hour).Truncate(time.Minute)
 		everyHour := true
 		for hour := range 24 {
 			everyHour = everyHour && match("* "+strings.Fields(cron)[1]+" * * *", shown{hour: hour})
@@ -143,20 +143,20 @@ func TestMinIntervalIsTheShortest(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		at := s.Next(time.Date(rapid.IntRange(2000, 2030).Draw(t, "year"), 1, 1, 0, 0, 0, 0, time.UTC))
-		if at.IsZero() != s.Never() {
-			t.Fatalf("%s: the next run is %s, and never is %v", cron, at, s.Never())
+		when := s.Next(time.Date(rapid.IntRange(2000, 2030).Draw(t, "year"), 1, 1, 0, 0, 0, 0, time.UTC))
+		if when.IsZero() != s.Never() {
+			t.Fatalf("%s: the next run is %s, and never is %v", cron, when, s.Never())
 		}
 		shortest := s.MinInterval()
 		for range 500 {
-			next := s.Next(at)
+			next := s.Next(when)
 			if next.IsZero() {
 				return
 			}
-			if next.Sub(at) < shortest {
-				t.Fatalf("%s: from %s to %s is less than %s", cron, at, next, shortest)
+			if next.Sub(when) < shortest {
+				t.Fatalf("%s: from %s to %s is less than %s", cron, when, next, shortest)
 			}
-			at = next
+			when = next
 		}
 	})
 }
@@ -184,18 +184,18 @@ func FuzzParse(f *testing.F) {
 			return
 		}
 		runs := s.Upcoming(after, 20)
-		for _, at := range runs {
-			if !at.After(after) {
-				t.Fatalf("%q in %q: %s comes after %s", cron, zone, at, after)
+		for _, run := range runs {
+			if !run.After(after) {
+				t.Fatalf("%q in %q: %s comes after %s", cron, zone, run, after)
 			}
-			after = at
+			after = run
 		}
 		if len(runs) == 0 {
 			return
 		}
 		last := runs[len(runs)-1]
-		if at, missed := s.Latest(time.Unix(seconds, 0), last); !at.Equal(last) || missed != len(runs)-1 {
-			t.Fatalf("%q in %q: the latest until %s is %s with %d missed", cron, zone, last, at, missed)
+		if when, missed := s.Latest(time.Unix(seconds, 0), last); !when.Equal(last) || missed != len(runs)-1 {
+			t.Fatalf("%q in %q: the latest until %s is %s with %d missed", cron, zone, last, when, missed)
 		}
 		if s.Never() || s.MinInterval() < time.Minute {
 			t.Fatalf("%q in %q: runs at %s, but never is %v and the interval %s", cron, zone, last, s.Never(), s.MinInterval())

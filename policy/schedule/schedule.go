@@ -69,7 +69,7 @@ func (s *Schedule) Upcoming(after time.Time, n int) []time.Time {
 //
 // It halves the time that is left until no run is in it, so years without a run cost no more than
 // a minute.
-func (s *Schedule) Latest(after, now time.Time) (at time.Time, missed int) {
+func (s *Schedule) Latest(after, now time.Time) (t time.Time, missed int) {
 	due := func(from time.Time) time.Time {
 		if next := s.Next(from); !next.IsZero() && !next.After(now) {
 			return next
@@ -80,29 +80,29 @@ func (s *Schedule) Latest(after, now time.Time) (at time.Time, missed int) {
 	if first.IsZero() {
 		return first, 0
 	}
-	at = first
-	for end := now; end.Sub(at) > time.Minute; {
-		middle := at.Add(end.Sub(at) / 2)
+	t = first
+	for end := now; end.Sub(t) > time.Minute; {
+		middle := t.Add(end.Sub(t) / 2)
 		if next := due(middle); !next.IsZero() {
-			at = next
+			t = next
 		} else {
 			end = middle
 		}
 	}
-	for next := due(at); !next.IsZero(); next = due(at) {
-		at = next
+	for next := due(t); !next.IsZero(); next = due(t) {
+		t = next
 	}
-	for run := first; run.Before(at) && missed < MaxMissed; run = s.Next(run) {
+	for run := first; run.Before(t) && missed < MaxMissed; run = s.Next(run) {
 		missed++
 	}
-	return at, missed
+	return t, missed
 }
 
 // wall is the clock time at an instant, written as if it were in UTC.
-func (s *Schedule) wall(at time.Time) time.Time { return at.UTC().Add(s.offset(at)) }
+func (s *Schedule) wall(t time.Time) time.Time { return t.UTC().Add(s.offset(t)) }
 
-func (s *Schedule) offset(at time.Time) time.Duration {
-	_, seconds := at.In(s.location).Zone()
+func (s *Schedule) offset(t time.Time) time.Duration {
+	_, seconds := t.In(s.location).Zone()
 	return time.Duration(seconds) * time.Second
 }
 
@@ -110,22 +110,22 @@ func (s *Schedule) offset(at time.Time) time.Duration {
 //
 // On 31 December of leap years, the ZoneBounds of Go 1.26 ends at the start of that day: not after
 // the time that was asked for. Then it goes on hour by hour.
-func (s *Schedule) zoneEnd(at time.Time) time.Time {
-	_, end := at.In(s.location).ZoneBounds()
-	if !end.IsZero() && !end.After(at) {
-		return at.Add(time.Hour)
+func (s *Schedule) zoneEnd(t time.Time) time.Time {
+	_, end := t.In(s.location).ZoneBounds()
+	if !end.IsZero() && !end.After(t) {
+		return t.Add(time.Hour)
 	}
 	return end
 }
 
 // furthest is the latest time that the clock has shown so far. After the clock was set back, that
 // is later than what it shows now.
-func (s *Schedule) furthest(at time.Time) time.Time {
-	wall := s.wall(at)
-	for from := at; ; {
+func (s *Schedule) furthest(t time.Time) time.Time {
+	wall := s.wall(t)
+	for from := t; ; {
 		start, _ := from.In(s.location).ZoneBounds()
 		before := start.Add(-1)
-		if start.IsZero() || !before.Before(from) || at.Sub(start) > 2*maxShift {
+		if start.IsZero() || !before.Before(from) || t.Sub(start) > 2*maxShift {
 			return wall
 		}
 		if shown := s.wall(before); shown.After(wall) {
@@ -138,13 +138,13 @@ func (s *Schedule) furthest(at time.Time) time.Time {
 // reached is the instant at which the clock first shows the given time or a later one.
 func (s *Schedule) reached(wall time.Time) time.Time {
 	for from := wall.Add(-maxShift); ; {
-		at := wall.Add(-s.offset(from))
-		if at.Before(from) {
-			at = from // The clock skipped it.
+		t := wall.Add(-s.offset(from))
+		if t.Before(from) {
+			t = from // The clock skipped it.
 		}
 		end := s.zoneEnd(from)
-		if end.IsZero() || at.Before(end) {
-			return at.In(s.location)
+		if end.IsZero() || t.Before(end) {
+			return t.In(s.location)
 		}
 		from = end
 	}
@@ -158,9 +158,9 @@ func (s *Schedule) nextShown(after time.Time) time.Time {
 		if wall.IsZero() {
 			return wall
 		}
-		at, end := wall.Add(-s.offset(from)), s.zoneEnd(from)
-		if end.IsZero() || at.Before(end) {
-			return at.In(s.location)
+		t, end := wall.Add(-s.offset(from)), s.zoneEnd(from)
+		if end.IsZero() || t.Before(end) {
+			return t.In(s.location)
 		}
 		from, shown = end, s.wall(end).Add(-1)
 	}

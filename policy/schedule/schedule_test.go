@@ -18,9 +18,9 @@ func parse(t testing.TB, cron, zone string) *schedule.Schedule {
 
 func instant(t testing.TB, text string) time.Time {
 	t.Helper()
-	at, err := time.Parse(time.RFC3339, text)
+	when, err := time.Parse(time.RFC3339, text)
 	must(t, err)
-	return at
+	return when
 }
 
 // What the docs promise on the days on which the clock changes, written out.
@@ -48,8 +48,8 @@ func TestChangesOfTheClock(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := parse(t, test.cron, test.zone)
 			var got []string
-			for _, at := range s.Upcoming(instant(t, test.after), len(test.want)) {
-				got = append(got, at.Format(time.RFC3339))
+			for _, when := range s.Upcoming(instant(t, test.after), len(test.want)) {
+				got = append(got, when.Format(time.RFC3339))
 			}
 			if !slices.Equal(got, test.want) {
 				t.Errorf("%v; want %v", got, test.want)
@@ -60,8 +60,8 @@ func TestChangesOfTheClock(t *testing.T) {
 
 func TestRareDays(t *testing.T) {
 	leap := parse(t, "0 0 29 2 *", "")
-	if at := leap.Next(instant(t, "2096-03-01T00:00:00Z")); !at.Equal(instant(t, "2104-02-29T00:00:00Z")) {
-		t.Errorf("the leap day after 2096 is %s", at)
+	if when := leap.Next(instant(t, "2096-03-01T00:00:00Z")); !when.Equal(instant(t, "2104-02-29T00:00:00Z")) {
+		t.Errorf("the leap day after 2096 is %s", when)
 	}
 	if leap.Never() {
 		t.Error("29 February never comes")
@@ -69,13 +69,13 @@ func TestRareDays(t *testing.T) {
 	for _, cron := range []string{"0 0 31 2 *", "0 0 30 feb *", "0 0 31 4,6,9,11 ?"} {
 		s := parse(t, cron, "Europe/Berlin")
 		now := instant(t, "2026-01-01T00:00:00Z")
-		at, missed := s.Latest(now.AddDate(-20, 0, 0), now)
-		if !s.Never() || !s.Next(now).IsZero() || len(s.Upcoming(now, 5)) != 0 || !at.IsZero() || missed != 0 || s.MinInterval() != 0 {
+		when, missed := s.Latest(now.AddDate(-20, 0, 0), now)
+		if !s.Never() || !s.Next(now).IsZero() || len(s.Upcoming(now, 5)) != 0 || !when.IsZero() || missed != 0 || s.MinInterval() != 0 {
 			t.Errorf("%s: never is %v, then %s", cron, s.Never(), s.Next(now))
 		}
 	}
-	if at := leap.Next(time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC)); !at.IsZero() {
-		t.Errorf("after the last year comes %s", at)
+	if when := leap.Next(time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC)); !when.IsZero() {
+		t.Errorf("after the last year comes %s", when)
 	}
 }
 
@@ -83,20 +83,20 @@ func TestRareDays(t *testing.T) {
 func TestLatestAfterYears(t *testing.T) {
 	s := parse(t, "*/5 * * * *", "Europe/Berlin")
 	now := instant(t, "2026-11-20T10:07:30Z")
-	at, missed := s.Latest(now.AddDate(-10, 0, 0), now)
-	if !at.Equal(instant(t, "2026-11-20T10:05:00Z")) || missed != schedule.MaxMissed {
-		t.Errorf("%s with %d missed", at, missed)
+	when, missed := s.Latest(now.AddDate(-10, 0, 0), now)
+	if !when.Equal(instant(t, "2026-11-20T10:05:00Z")) || missed != schedule.MaxMissed {
+		t.Errorf("%s with %d missed", when, missed)
 	}
-	if at, missed = s.Latest(at, now); !at.IsZero() || missed != 0 {
-		t.Errorf("after the catch-up: %s with %d missed", at, missed)
+	if when, missed = s.Latest(when, now); !when.IsZero() || missed != 0 {
+		t.Errorf("after the catch-up: %s with %d missed", when, missed)
 	}
-	if at, _ = s.Latest(now, now.Add(-time.Hour)); !at.IsZero() {
-		t.Errorf("with a clock that went back: %s", at)
+	if when, _ = s.Latest(now, now.Add(-time.Hour)); !when.IsZero() {
+		t.Errorf("with a clock that went back: %s", when)
 	}
 	// The zero time is a policy that has never run.
-	at, missed = parse(t, "0 0 1 1 *", "").Latest(time.Time{}, now)
-	if !at.Equal(instant(t, "2026-01-01T00:00:00Z")) || missed != schedule.MaxMissed {
-		t.Errorf("since the year 1: %s with %d missed", at, missed)
+	when, missed = parse(t, "0 0 1 1 *", "").Latest(time.Time{}, now)
+	if !when.Equal(instant(t, "2026-01-01T00:00:00Z")) || missed != schedule.MaxMissed {
+		t.Errorf("since the year 1: %s with %d missed", when, missed)
 	}
 }
 

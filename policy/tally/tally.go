@@ -58,10 +58,10 @@ func Compile(object *v1alpha1.PodTally) (*Tally, field.ErrorList) {
 		out.selector = selector
 	}
 	if text := object.Spec.TTLAfterCounted; text != nil {
-		at, source := spec.Child("ttlAfterCounted"), lifetime.Source{Level: lifetime.LevelTally, Name: object.Name}
-		out.TTL = &lifetime.Setting{Path: at.String(), Source: source, Text: string(*text)}
+		path, source := spec.Child("ttlAfterCounted"), lifetime.Source{Level: lifetime.LevelTally, Name: object.Name}
+		out.TTL = &lifetime.Setting{Path: path.String(), Source: source, Text: string(*text)}
 		if out.TTL.TTL, out.TTL.Err = lifetime.ParseTTL(out.TTL.Text); out.TTL.Err != nil {
-			errs = append(errs, field.Invalid(at, out.TTL.Text, out.TTL.Err.Error()))
+			errs = append(errs, field.Invalid(path, out.TTL.Text, out.TTL.Err.Error()))
 		}
 	}
 	return out, errs

@@ -68,13 +68,13 @@ func TestExempt(t *testing.T) {
 		"finished, being deleted": {func(pod *corev1.Pod) { now := metav1.Now(); pod.DeletionTimestamp = &now }, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			of := compile(t, podTally("a", noon, map[string]string{"app": "build"}))
+			entry := compile(t, podTally("a", noon, map[string]string{"app": "build"}))
 			facts := pod(c.change)
 			if got := tally.Exempt(facts); got != c.want {
 				t.Errorf("got %q, want %q", got, c.want)
 			}
-			if of.Selects(facts) != (c.want == "") {
-				t.Errorf("selected: %v", of.Selects(facts))
+			if entry.Selects(facts) != (c.want == "") {
+				t.Errorf("selected: %v", entry.Selects(facts))
 			}
 		})
 	}
@@ -140,11 +140,11 @@ func TestCompile(t *testing.T) {
 		"bad TTL":        {v1alpha1.PodTallySpec{Selector: metav1.LabelSelector{MatchLabels: map[string]string{"app": "build"}}, TTLAfterCounted: ttl("soon")}, "spec.ttlAfterCounted", true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			of, errs := tally.Compile(&v1alpha1.PodTally{ObjectMeta: metav1.ObjectMeta{Namespace: "ci"}, Spec: c.spec})
+			entry, errs := tally.Compile(&v1alpha1.PodTally{ObjectMeta: metav1.ObjectMeta{Namespace: "ci"}, Spec: c.spec})
 			if c.want == "" && len(errs) > 0 || c.want != "" && (len(errs) == 0 || !strings.Contains(errs.ToAggregate().Error(), c.want)) {
 				t.Errorf("got %v, want %q", errs.ToAggregate(), c.want)
 			}
-			if of.Selects(pod(nil)) != c.selects {
+			if entry.Selects(pod(nil)) != c.selects {
 				t.Errorf("selects: %v", !c.selects)
 			}
 		})
@@ -155,16 +155,16 @@ func TestCompile(t *testing.T) {
 func TestTallyOfANewerVersion(t *testing.T) {
 	spec := map[string]any{"selector": map[string]any{"matchLabels": map[string]any{"app": "build"}}, "ttlAfterCounted": "10m"}
 	object := map[string]any{"metadata": map[string]any{"namespace": "ci", "name": "builds", "uid": "uid-builds"}, "spec": spec}
-	of, errs := tally.Read(object)
-	if counter := of.Counter(); len(errs) > 0 || counter.TTL == nil || counter.TTL.Err != nil {
+	entry, errs := tally.Read(object)
+	if counter := entry.Counter(); len(errs) > 0 || counter.TTL == nil || counter.TTL.Err != nil {
 		t.Errorf("of this version: %+v, %v", counter, errs)
 	}
 	spec["keepFailed"] = true
-	of, errs = tally.Read(object)
-	if counter := of.Counter(); len(errs) != 1 || errs[0].Field != "spec.keepFailed" || counter.TTL.Err == nil {
+	entry, errs = tally.Read(object)
+	if counter := entry.Counter(); len(errs) != 1 || errs[0].Field != "spec.keepFailed" || counter.TTL.Err == nil {
 		t.Errorf("of a newer version: %+v, %v", counter, errs)
 	}
-	if !of.Selects(pod(nil)) || tally.CounterOf(object).TTL.Err == nil {
+	if !entry.Selects(pod(nil)) || tally.CounterOf(object).TTL.Err == nil {
 		t.Error("it does not count, or its Pods are not kept")
 	}
 }

@@ -227,10 +227,10 @@ func TestKindProfileSchema(t *testing.T) {
 			"in the core group":    {"kind: Example", "kind: Example", ""},
 			"the core group, said": {"kind: Example", `group: "", kind: Example`, ""},
 		} {
-			of := func(kind, path string) map[string]any {
+			fn := func(kind, path string) map[string]any {
 				return decode(t, "{apiVersion: curfew.dev/v1alpha1, kind: KindProfile, metadata: {name: x}, spec: {podTemplates: ["+path+"], kind: {version: v1, resource: examples, "+kind+"}}}")
 			}
-			t.Run(name, func(t *testing.T) { expect(t, crd.check(of(c.to, "spec.b"), of(c.from, "spec.a")), c.want) })
+			t.Run(name, func(t *testing.T) { expect(t, crd.check(fn(c.to, "spec.b"), fn(c.from, "spec.a")), c.want) })
 		}
 	})
 }
@@ -315,14 +315,14 @@ func TestColumns(t *testing.T) {
 		version := &definition.Spec.Versions[0]
 		version.Schema.OpenAPIV3Schema.Properties["metadata"] = apiextensionsv1.JSONSchemaProps{Properties: map[string]apiextensionsv1.JSONSchemaProps{"creationTimestamp": {Type: "string"}}}
 		for _, column := range version.AdditionalPrinterColumns {
-			at := *version.Schema.OpenAPIV3Schema
+			props := *version.Schema.OpenAPIV3Schema
 			for _, match := range part.FindAllStringSubmatch(column.JSONPath, -1) {
-				if at = at.Properties[match[1]]; match[2] != "" && at.Items != nil {
-					at = *at.Items.Schema
+				if props = props.Properties[match[1]]; match[2] != "" && props.Items != nil {
+					props = *props.Items.Schema
 				}
 			}
-			if column.Type != at.Type && !(column.Type == "date" && at.Type == "string") && !(column.Type == "string" && (at.Type == "array" || at.XIntOrString)) || part.ReplaceAllString(column.JSONPath, "") != "" {
-				t.Errorf("%s: column %s shows %s of type %q", definition.Name, column.Name, column.JSONPath, at.Type)
+			if column.Type != props.Type && !(column.Type == "date" && props.Type == "string") && !(column.Type == "string" && (props.Type == "array" || props.XIntOrString)) || part.ReplaceAllString(column.JSONPath, "") != "" {
+				t.Errorf("%s: column %s shows %s of type %q", definition.Name, column.Name, column.JSONPath, props.Type)
 			}
 		}
 	}

@@ -25,8 +25,8 @@ func TestEveryKeyIsListed(t *testing.T) {
 		switch name := spec.Names[0].Name; name {
 		case "ObjectKeys", "NamespaceKeys", "NamespaceAnnotations":
 			ast.Inspect(spec.Values[0], func(node ast.Node) bool {
-				if at, ok := node.(*ast.Ident); ok {
-					listed = append(listed, at.Name)
+				if ident, ok := node.(*ast.Ident); ok {
+					listed = append(listed, ident.Name)
 				}
 				return true
 			})

@@ -83,14 +83,14 @@ func (c *cleaned) allKept(ctx context.Context) error {
 }
 
 // dueFrom is the first whole minute from an instant on: no schedule is finer.
-func (*cleaned) dueFrom(at time.Time) time.Time {
-	return at.Add(time.Minute - time.Nanosecond).Truncate(time.Minute)
+func (*cleaned) dueFrom(t time.Time) time.Time {
+	return t.Add(time.Minute - time.Nanosecond).Truncate(time.Minute)
 }
 
 // finish creates the policy.
 func (c *cleaned) finish(ctx context.Context, set jobSet, due time.Time) error {
-	at := due.UTC()
-	schedule := fmt.Sprintf("%d %d %d %d *", at.Minute(), at.Hour(), at.Day(), int(at.Month()))
+	t := due.UTC()
+	schedule := fmt.Sprintf("%d %d %d %d *", t.Minute(), t.Hour(), t.Day(), int(t.Month()))
 	if _, err := c.policies.Create(ctx, policyOf(set.prefix, schedule), metav1.CreateOptions{}); err != nil {
 		return fmt.Errorf("create the policy: %w", err)
 	}

@@ -31,8 +31,8 @@ func runCLIList(ctx context.Context, e *environment) ([]result, error) {
 	}
 	last := jobSet{prefix: backlogPrefix}.name(e.objects - 1)
 	list := func(name string, args ...string) (float64, error) {
-		took, said, err := timed(ctx, name, append(args, "--namespace", benchNamespace, "--kubeconfig", e.state.Kubeconfig)...)
-		if err == nil && !strings.Contains(said, last) {
+		took, output, err := timed(ctx, name, append(args, "--namespace", benchNamespace, "--kubeconfig", e.state.Kubeconfig)...)
+		if err == nil && !strings.Contains(output, last) {
 			err = fmt.Errorf("%s does not list %s: it measures something else", filepath.Base(name), last)
 		}
 		return took, err
@@ -58,12 +58,12 @@ func runCLIList(ctx context.Context, e *environment) ([]result, error) {
 
 // timed runs a program and returns how many seconds it took, and what it printed.
 func timed(ctx context.Context, name string, args ...string) (float64, string, error) {
-	var out, said bytes.Buffer
+	var out, buffer bytes.Buffer
 	cmd := exec.CommandContext(ctx, name, args...)
-	cmd.Stdout, cmd.Stderr = &out, &said
+	cmd.Stdout, cmd.Stderr = &out, &buffer
 	began := time.Now()
 	if err := cmd.Run(); err != nil {
-		return 0, "", fmt.Errorf("%s %s: %w: %s", filepath.Base(name), args[0], err, said.String())
+		return 0, "", fmt.Errorf("%s %s: %w: %s", filepath.Base(name), args[0], err, buffer.String())
 	}
 	return time.Since(began).Seconds(), out.String(), nil
 }

@@ -144,8 +144,8 @@ func (d *contest) heat(ctx context.Context, c contestant, m *measurement, margin
 	preparation := time.Duration(margin * float64(max(time.Since(began), d.finishing)))
 	due := time.Now().Add(preparation + quiet + startup).Truncate(time.Second)
 	// The bare loop needs no schedule.
-	if at, coarse := d.cargo.(interface{ dueFrom(time.Time) time.Time }); coarse && !c.ends {
-		due = at.dueFrom(due)
+	if value, coarse := d.cargo.(interface{ dueFrom(time.Time) time.Time }); coarse && !c.ends {
+		due = value.dueFrom(due)
 	}
 	watching, err := d.cargo.observe(ctx, set)
 	if err != nil {
@@ -240,18 +240,18 @@ func (m *measurement) count(seen []sighting, set jobSet, due time.Time, perSecon
 	}
 	var late []float64
 	for _, s := range seen {
-		at := due
+		t := due
 		if perSecond > 0 {
 			number, err := strconv.Atoi(strings.TrimPrefix(s.name, set.prefix+"-"))
 			if err != nil {
 				return fmt.Errorf("read the number of %s: %w", s.name, err)
 			}
-			at = due.Add(time.Duration(number/perSecond) * time.Second)
+			t = due.Add(time.Duration(number/perSecond) * time.Second)
 		}
-		if s.at.Before(at) {
-			return fmt.Errorf("%s was done %s before it was due", s.name, at.Sub(s.at))
+		if s.at.Before(t) {
+			return fmt.Errorf("%s was done %s before it was due", s.name, t.Sub(s.at))
 		}
-		late = append(late, float64(s.at.Sub(at))/float64(time.Millisecond))
+		late = append(late, float64(s.at.Sub(t))/float64(time.Millisecond))
 	}
 	m.P50, m.P99, m.Max = round(percentile(late, 0.5)), round(percentile(late, 0.99)), round(slices.Max(late))
 	first, last := seen[0].at, seen[len(seen)-1].at

@@ -104,8 +104,8 @@ func newRuns(config *rest.Config) (*runs, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make a client: %w", err)
 	}
-	of := schema.GroupVersionResource{Group: "bench.example.com", Version: "v1", Resource: resourceRuns}
-	return &runs{client: client.Resource(of).Namespace(benchNamespace)}, nil
+	resource := schema.GroupVersionResource{Group: "bench.example.com", Version: "v1", Resource: resourceRuns}
+	return &runs{client: client.Resource(resource).Namespace(benchNamespace)}, nil
 }
 
 func (*runs) resource() string { return resourceRuns }
@@ -167,13 +167,13 @@ func (r *runs) observe(ctx context.Context, set jobSet) (*observer, error) {
 
 // marked reports whether the deadline of an object has marked it as failed.
 func marked(event watch.Event, object metav1.Object) bool {
-	of, ok := object.(*unstructured.Unstructured)
+	obj, ok := object.(*unstructured.Unstructured)
 	if !ok || event.Type == watch.Deleted {
 		return false
 	}
-	conditions, _, _ := unstructured.NestedSlice(of.Object, "status", "conditions")
-	return slices.ContainsFunc(conditions, func(of any) bool {
-		c, _ := of.(map[string]any)
+	conditions, _, _ := unstructured.NestedSlice(obj.Object, "status", "conditions")
+	return slices.ContainsFunc(conditions, func(value any) bool {
+		c, _ := value.(map[string]any)
 		return c["type"] == "Failed" && c["status"] == "True" && c["reason"] == policy.ReasonDeadlineExceeded
 	})
 }

@@ -101,7 +101,7 @@ func (a *attempts) measure(others float64) func(gateRow) attempt {
 }
 
 func TestGateVerdicts(t *testing.T) {
-	at := func(ratios ...float64) (all attempts) {
+	fn := func(ratios ...float64) (all attempts) {
 		for _, ratio := range ratios {
 			all = append(all, []result{{Name: "r", Ratio: ratio}})
 		}
@@ -115,18 +115,18 @@ func TestGateVerdicts(t *testing.T) {
 		ratios  []float64
 		others  float64
 	}{
-		"kept":                       {least, at(0.6), gatePassed, []float64{0.6}, 0},
-		"broken twice":               {least, at(0.17, 0.18, 0.9), gateFailed, []float64{0.17, 0.18}, 0},
-		"broken once":                {least, at(0.3, 0.9), gateRepeated, []float64{0.3, 0.9}, 0},
-		"less is better":             {most, at(1.5), gatePassed, []float64{1.5}, 0},
+		"kept":                       {least, fn(0.6), gatePassed, []float64{0.6}, 0},
+		"broken twice":               {least, fn(0.17, 0.18, 0.9), gateFailed, []float64{0.17, 0.18}, 0},
+		"broken once":                {least, fn(0.3, 0.9), gateRepeated, []float64{0.3, 0.9}, 0},
+		"less is better":             {most, fn(1.5), gatePassed, []float64{1.5}, 0},
 		"no such result":             {least, attempts{{{Name: "other", Ratio: 1}}}, gateMissing, nil, 0},
 		"an error":                   {least, nil, gateBroken, nil, 0},
-		"an error in the repetition": {least, at(0.3), gateBroken, []float64{0.3}, 0},
-		"no number":                  {most, at(math.NaN()), gateBroken, nil, 0},
-		"others take a fifth":        {least, at(0.5, 0.5), gateFailed, []float64{0.5, 0.5}, 0.2},
-		"others take half":           {least, at(0.3), gatePassed, []float64{0.3}, 0.5},
-		"others take half, broken":   {least, at(0.29, 0.1), gateFailed, []float64{0.29, 0.1}, 0.5},
-		"others take half, less":     {most, at(3), gatePassed, []float64{3}, 0.5},
+		"an error in the repetition": {least, fn(0.3), gateBroken, []float64{0.3}, 0},
+		"no number":                  {most, fn(math.NaN()), gateBroken, nil, 0},
+		"others take a fifth":        {least, fn(0.5, 0.5), gateFailed, []float64{0.5, 0.5}, 0.2},
+		"others take half":           {least, fn(0.3), gatePassed, []float64{0.3}, 0.5},
+		"others take half, broken":   {least, fn(0.29, 0.1), gateFailed, []float64{0.29, 0.1}, 0.5},
+		"others take half, less":     {most, fn(3), gatePassed, []float64{3}, 0.5},
 	} {
 		row := gateRow{Row: "row", Bench: "drain", Result: "r", limit: c.limit}
 		got := judgeRows([]gateRow{row}, c.results.measure(c.others))

@@ -125,10 +125,10 @@ func (e *environment) processes() map[string]int {
 	return pids
 }
 
-func showCPU(of map[string]float64) string {
+func showCPU(values map[string]float64) string {
 	var out []string
-	for _, name := range slices.Sorted(maps.Keys(of)) {
-		out = append(out, fmt.Sprintf("%s %.0f", name, of[name]))
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		out = append(out, fmt.Sprintf("%s %.0f", name, values[name]))
 	}
 	return strings.Join(out, ", ")
 }

@@ -81,7 +81,7 @@ func (o *observer) read(events <-chan watch.Event) {
 	}
 }
 
-func (o *observer) note(event watch.Event, at time.Time) {
+func (o *observer) note(event watch.Event, t time.Time) {
 	object, err := meta.Accessor(event.Object)
 	if err != nil || !strings.HasPrefix(object.GetName(), o.prefix) || !o.done(event, object) {
 		return
@@ -91,7 +91,7 @@ func (o *observer) note(event watch.Event, at time.Time) {
 	if _, again := o.seen[object.GetUID()]; again {
 		return
 	}
-	o.seen[object.GetUID()] = sighting{object.GetName(), at}
+	o.seen[object.GetUID()] = sighting{object.GetName(), t}
 	if len(o.seen) == o.want {
 		close(o.full)
 	}

@@ -224,9 +224,9 @@ func renderPage(root, page string, older func(recordedResult, []string) bool) (s
 			gateFile
 			Results []recordedResult
 		}{gateFile: file}
-		of := name
+		text := name
 		if tables.Lookup(name) == nil {
-			of = "results"
+			text = "results"
 			for _, r := range all {
 				if slices.ContainsFunc(strings.Fields(name), func(prefix string) bool { return strings.HasPrefix(r.Name, prefix) }) {
 					data.Results = append(data.Results, r)
@@ -234,7 +234,7 @@ func renderPage(root, page string, older func(recordedResult, []string) bool) (s
 			}
 		}
 		var out strings.Builder
-		err = errors.Join(err, tables.ExecuteTemplate(&out, of, data))
+		err = errors.Join(err, tables.ExecuteTemplate(&out, text, data))
 		return "<!-- table: " + name + " -->\n" + out.String() + "<!-- end -->"
 	})
 	return fresh, err
@@ -242,14 +242,14 @@ func renderPage(root, page string, older func(recordedResult, []string) bool) (s
 
 // goal of a result, if it has one, and whether it is reached.
 func (f gateFile) goal(r recordedResult) string {
-	at := slices.IndexFunc(f.Goals, func(g goal) bool { return g.Result == r.Name })
+	i := slices.IndexFunc(f.Goals, func(g goal) bool { return g.Result == r.Name })
 	switch {
-	case at < 0:
+	case i < 0:
 		return ""
-	case f.Goals[at].holds(r.Ratio, 0):
-		return f.Goals[at].String()
+	case f.Goals[i].holds(r.Ratio, 0):
+		return f.Goals[i].String()
 	}
-	return f.Goals[at].String() + ", not reached"
+	return f.Goals[i].String() + ", not reached"
 }
 
 // ratio is the median, with the least and the greatest where they are recorded.

@@ -108,22 +108,22 @@ func (r *replay) answer(w http.ResponseWriter, req *http.Request) bool {
 
 // job is the Job of that number.
 func (r *replay) job(i int) *batchv1.Job {
-	of := r.templates[i%len(r.templates)].DeepCopy()
+	job := r.templates[i%len(r.templates)].DeepCopy()
 	name := fmt.Sprintf("%s-%07d", backlogPrefix, i)
 	uid := fmt.Sprintf("%08x-%04x-4000-8000-%012x", uint32(i)*2654435769, i&0xffff, i)
-	for _, labels := range []map[string]string{of.Labels, of.Spec.Template.Labels, of.Spec.Selector.MatchLabels} {
+	for _, labels := range []map[string]string{job.Labels, job.Spec.Template.Labels, job.Spec.Selector.MatchLabels} {
 		for key, value := range labels {
 			switch value {
-			case of.Name:
+			case job.Name:
 				labels[key] = name
-			case string(of.UID):
+			case string(job.UID):
 				labels[key] = uid
 			}
 		}
 	}
-	of.Name, of.UID, of.ResourceVersion = name, types.UID(uid), strconv.Itoa(firstVersion+i)
-	of.TypeMeta = metav1.TypeMeta{APIVersion: "batch/v1", Kind: "Job"}
-	return of
+	job.Name, job.UID, job.ResourceVersion = name, types.UID(uid), strconv.Itoa(firstVersion+i)
+	job.TypeMeta = metav1.TypeMeta{APIVersion: "batch/v1", Kind: "Job"}
+	return job
 }
 
 var (

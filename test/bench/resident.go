@@ -17,12 +17,12 @@ func scrape(ctx context.Context, client *http.Client, url string) (map[string]fl
 	samples := map[string]float64{}
 	for line := range strings.Lines(text) {
 		line = strings.TrimSpace(line)
-		at := strings.LastIndexByte(line, ' ')
-		if at < 0 || strings.HasPrefix(line, "#") {
+		i := strings.LastIndexByte(line, ' ')
+		if i < 0 || strings.HasPrefix(line, "#") {
 			continue
 		}
-		if v, err := strconv.ParseFloat(line[at+1:], 64); err == nil {
-			samples[line[:at]] = v
+		if v, err := strconv.ParseFloat(line[i+1:], 64); err == nil {
+			samples[line[:i]] = v
 		}
 	}
 	return samples, err

@@ -54,9 +54,9 @@ func (e *environment) bareList(ctx context.Context, want int) (float64, error) {
 		return 0, fmt.Errorf("find this program: %w", err)
 	}
 	var report listReport
-	_, said, err := timed(ctx, self, listCommand, e.curfewConfig)
+	_, output, err := timed(ctx, self, listCommand, e.curfewConfig)
 	if err == nil {
-		err = json.Unmarshal([]byte(said), &report)
+		err = json.Unmarshal([]byte(output), &report)
 	}
 	if err != nil {
 		return 0, fmt.Errorf("list bare: %w", err)

@@ -63,25 +63,25 @@ func (w *JobWrapper) TemplateAnnotation(key, value string) *JobWrapper {
 }
 
 // Started sets status.startTime.
-func (w *JobWrapper) Started(at time.Time) *JobWrapper {
-	stamp := metav1.NewTime(at)
+func (w *JobWrapper) Started(t time.Time) *JobWrapper {
+	stamp := metav1.NewTime(t)
 	w.object.Status.StartTime = &stamp
 	return w
 }
 
 // Complete adds the condition Complete=True.
-func (w *JobWrapper) Complete(at time.Time) *JobWrapper {
-	return w.Condition(batchv1.JobComplete, corev1.ConditionTrue, at)
+func (w *JobWrapper) Complete(t time.Time) *JobWrapper {
+	return w.Condition(batchv1.JobComplete, corev1.ConditionTrue, t)
 }
 
 // Failed adds the condition Failed=True.
-func (w *JobWrapper) Failed(at time.Time) *JobWrapper {
-	return w.Condition(batchv1.JobFailed, corev1.ConditionTrue, at)
+func (w *JobWrapper) Failed(t time.Time) *JobWrapper {
+	return w.Condition(batchv1.JobFailed, corev1.ConditionTrue, t)
 }
 
 // Condition adds a condition; a zero time leaves lastTransitionTime out.
-func (w *JobWrapper) Condition(kind batchv1.JobConditionType, status corev1.ConditionStatus, at time.Time) *JobWrapper {
+func (w *JobWrapper) Condition(kind batchv1.JobConditionType, status corev1.ConditionStatus, t time.Time) *JobWrapper {
 	w.object.Status.Conditions = append(w.object.Status.Conditions,
-		batchv1.JobCondition{Type: kind, Status: status, LastTransitionTime: metav1.NewTime(at)})
+		batchv1.JobCondition{Type: kind, Status: status, LastTransitionTime: metav1.NewTime(t)})
 	return w
 }

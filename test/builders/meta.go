@@ -56,14 +56,14 @@ func (m *meta[W, O]) Finalizer(name string) W {
 }
 
 // Created sets metadata.creationTimestamp.
-func (m *meta[W, O]) Created(at time.Time) W {
-	m.object.SetCreationTimestamp(metav1.NewTime(at))
+func (m *meta[W, O]) Created(t time.Time) W {
+	m.object.SetCreationTimestamp(metav1.NewTime(t))
 	return m.self
 }
 
 // Deleting sets metadata.deletionTimestamp.
-func (m *meta[W, O]) Deleting(at time.Time) W {
-	stamp := metav1.NewTime(at)
+func (m *meta[W, O]) Deleting(t time.Time) W {
+	stamp := metav1.NewTime(t)
 	m.object.SetDeletionTimestamp(&stamp)
 	return m.self
 }

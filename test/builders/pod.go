@@ -49,17 +49,17 @@ func (w *PodWrapper) Reason(reason string) *PodWrapper {
 }
 
 // Started sets status.startTime.
-func (w *PodWrapper) Started(at time.Time) *PodWrapper {
-	stamp := metav1.NewTime(at)
+func (w *PodWrapper) Started(t time.Time) *PodWrapper {
+	stamp := metav1.NewTime(t)
 	w.object.Status.StartTime = &stamp
 	return w
 }
 
 // Terminated adds a container that ended.
-func (w *PodWrapper) Terminated(at time.Time) *PodWrapper { return w.Container(ended(at)) }
+func (w *PodWrapper) Terminated(t time.Time) *PodWrapper { return w.Container(ended(t)) }
 
 // InitTerminated adds an init container, or a sidecar, that ended.
-func (w *PodWrapper) InitTerminated(at time.Time) *PodWrapper { return w.InitContainer(ended(at)) }
+func (w *PodWrapper) InitTerminated(t time.Time) *PodWrapper { return w.InitContainer(ended(t)) }
 
 // InitContainer adds the status of an init container, or of a sidecar.
 func (w *PodWrapper) InitContainer(status corev1.ContainerStatus) *PodWrapper {
@@ -68,8 +68,8 @@ func (w *PodWrapper) InitContainer(status corev1.ContainerStatus) *PodWrapper {
 }
 
 // EphemeralTerminated adds an ephemeral container that ended.
-func (w *PodWrapper) EphemeralTerminated(at time.Time) *PodWrapper {
-	w.object.Status.EphemeralContainerStatuses = append(w.object.Status.EphemeralContainerStatuses, ended(at))
+func (w *PodWrapper) EphemeralTerminated(t time.Time) *PodWrapper {
+	w.object.Status.EphemeralContainerStatuses = append(w.object.Status.EphemeralContainerStatuses, ended(t))
 	return w
 }
 
@@ -80,20 +80,20 @@ func (w *PodWrapper) Container(status corev1.ContainerStatus) *PodWrapper {
 }
 
 // LastTerminated adds a container that waits, and whose earlier attempt ended.
-func (w *PodWrapper) LastTerminated(at time.Time) *PodWrapper {
+func (w *PodWrapper) LastTerminated(t time.Time) *PodWrapper {
 	return w.Container(corev1.ContainerStatus{Name: "main",
 		State:                corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}},
-		LastTerminationState: ended(at).State})
+		LastTerminationState: ended(t).State})
 }
 
 // Condition adds a condition with status True.
-func (w *PodWrapper) Condition(kind corev1.PodConditionType, at time.Time) *PodWrapper {
+func (w *PodWrapper) Condition(kind corev1.PodConditionType, t time.Time) *PodWrapper {
 	w.object.Status.Conditions = append(w.object.Status.Conditions,
-		corev1.PodCondition{Type: kind, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(at)})
+		corev1.PodCondition{Type: kind, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(t)})
 	return w
 }
 
-func ended(at time.Time) corev1.ContainerStatus {
+func ended(t time.Time) corev1.ContainerStatus {
 	return corev1.ContainerStatus{Name: "main", State: corev1.ContainerState{
-		Terminated: &corev1.ContainerStateTerminated{Reason: "Completed", FinishedAt: metav1.NewTime(at)}}}
+		Terminated: &corev1.ContainerStateTerminated{Reason: "Completed", FinishedAt: metav1.NewTime(t)}}}
 }

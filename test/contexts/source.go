@@ -124,18 +124,18 @@ func (Source) PodCounter(context.Context, *policy.Facts) (*resolution.PodCounter
 // Render writes a context as the cases want it.
 func Render(scope *resolution.Scope, failures int) string {
 	var parts []string
-	if of := scope.Namespace; of != nil {
-		parts = append(parts, fmt.Sprintf("namespace %s %s", of.Name, of.Mode)+said(&of.TTL, of.Deadline, &of.Bounds))
+	if namespacePolicy := scope.Namespace; namespacePolicy != nil {
+		parts = append(parts, fmt.Sprintf("namespace %s %s", namespacePolicy.Name, namespacePolicy.Mode)+said(&namespacePolicy.TTL, namespacePolicy.Deadline, &namespacePolicy.Bounds))
 	}
-	if of := scope.Runtime; of != nil {
-		text := "runtime " + of.Name + said(&of.TTL, of.Deadline, &lifetime.Bounds{})
-		if of.Missing {
+	if runtimePolicy := scope.Runtime; runtimePolicy != nil {
+		text := "runtime " + runtimePolicy.Name + said(&runtimePolicy.TTL, runtimePolicy.Deadline, &lifetime.Bounds{})
+		if runtimePolicy.Missing {
 			text += " missing"
 		}
 		parts = append(parts, text)
 	}
-	for _, of := range scope.Policies {
-		parts = append(parts, "policy "+of.Name+said(&of.TTL, of.Deadline, &of.Bounds))
+	for _, platformPolicy := range scope.Policies {
+		parts = append(parts, "policy "+platformPolicy.Name+said(&platformPolicy.TTL, platformPolicy.Deadline, &platformPolicy.Bounds))
 	}
 	if failures > 0 {
 		parts = append(parts, fmt.Sprintf("%d failures", failures))
@@ -148,7 +148,7 @@ func said(ttl *lifetime.TTLSet, deadline *lifetime.Setting, bounds *lifetime.Bou
 	if label == bounds.TTL { // A namespace has the same bounds for both.
 		label = lifetime.Range{}
 	}
-	for _, one := range []struct {
+	for _, row := range []struct {
 		name string
 		of   *lifetime.Setting
 	}{
@@ -156,11 +156,11 @@ func said(ttl *lifetime.TTLSet, deadline *lifetime.Setting, bounds *lifetime.Bou
 		{"min-ttl-label", label.Min}, {"max-ttl-label", label.Max},
 		{"min-deadline", bounds.Deadline.Min}, {"max-deadline", bounds.Deadline.Max},
 	} {
-		if one.of == nil {
+		if row.of == nil {
 			continue
 		}
-		out += " " + one.name + "=" + one.of.Text
-		if one.of.Err != nil {
+		out += " " + row.name + "=" + row.of.Text
+		if row.of.Err != nil {
 			out += "!"
 		}
 	}

@@ -222,8 +222,8 @@ func (p *player) follow(ctx context.Context, object string) (finish, gone time.T
 		if e.Kind != kind || e.GetName() != name {
 			return false
 		}
-		if at, finished := finishTime(e); finished {
-			finish = at
+		if t, finished := finishTime(e); finished {
+			finish = t
 		}
 		gone = e.At
 		return e.Type == watch.Deleted

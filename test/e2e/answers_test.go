@@ -125,13 +125,13 @@ func TestHTTPAPIAnswersAsAdmissionDoes(t *testing.T) {
 	if status != http.StatusOK {
 		t.Fatalf("it answers %d %s", status, answer)
 	}
-	told := s.kubectlInput(manifests, "create", "-f", "-", "--dry-run=server")
-	said := strings.Split(strings.TrimSuffix(told.stderr, "\n"), "\n")
+	output := s.kubectlInput(manifests, "create", "-f", "-", "--dry-run=server")
+	messages := strings.Split(strings.TrimSuffix(output.stderr, "\n"), "\n")
 	foretold := asKubectlTells(s, answer, len(questions()))
-	for _, line := range without(said, foretold) {
+	for _, line := range without(messages, foretold) {
 		t.Errorf("only kubectl was told:\n%s", line)
 	}
-	for _, line := range without(foretold, said) {
+	for _, line := range without(foretold, messages) {
 		t.Errorf("only the HTTP API told:\n%s", line)
 	}
 

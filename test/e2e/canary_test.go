@@ -36,7 +36,7 @@ var makeCanaries = sync.OnceValue(func() error {
 var canariesMade atomic.Int64
 
 // canary is the space of the canaries, and a new name in it.
-func (s *space) canary() (in *space, name string) {
+func (s *space) canary() (entry *space, name string) {
 	s.Helper()
 	s.ok(makeCanaries())
 	shared := *s
@@ -45,37 +45,37 @@ func (s *space) canary() (in *space, name string) {
 }
 
 // outlast returns when Curfew has deleted a Job by a TTL that ended two seconds after an instant.
-func (s *space) outlast(at time.Time) {
+func (s *space) outlast(t time.Time) {
 	s.Helper()
-	if present := time.Now(); present.After(at) {
-		at = present
+	if present := time.Now(); present.After(t) {
+		t = present
 	}
-	in, name := s.canary()
-	in.finishJob(name, at.Truncate(second).Add(second), ttl(2*second))
-	in.awaitAbsent(jobs, name)
+	entry, name := s.canary()
+	entry.finishJob(name, t.Truncate(second).Add(second), ttl(2*second))
+	entry.awaitAbsent(jobs, name)
 }
 
 // outlastLabel returns when Curfew has deleted a ConfigMap by a TTL label that ended two seconds
 // after an instant.
-func (s *space) outlastLabel(at time.Time) {
+func (s *space) outlastLabel(t time.Time) {
 	s.Helper()
 	s.grantConfigMaps()
-	in, name := s.canary()
-	in.newConfigMap(name, wellknown.LabelTTL, lifetime.FormatDuration(life(at)))
-	in.awaitAbsent(configMaps, name)
+	entry, name := s.canary()
+	entry.newConfigMap(name, wellknown.LabelTTL, lifetime.FormatDuration(life(t)))
+	entry.awaitAbsent(configMaps, name)
 }
 
 // outlastDeadline returns when Curfew has failed a Run whose deadline was two seconds after an
 // instant.
-func (s *space) outlastDeadline(at time.Time) {
+func (s *space) outlastDeadline(t time.Time) {
 	s.Helper()
 	s.newRuns()
-	in, name := s.canary()
+	entry, name := s.canary()
 	run := &unstructured.Unstructured{}
 	run.SetGroupVersionKind(runResource.GroupVersion().WithKind("Run"))
 	run.SetName(name)
-	run.SetAnnotations(map[string]string{wellknown.AnnotationActiveDeadline: lifetime.FormatDuration(life(at))})
-	client := in.objects(runResource).Namespace(canaries)
+	run.SetAnnotations(map[string]string{wellknown.AnnotationActiveDeadline: lifetime.FormatDuration(life(t))})
+	client := entry.objects(runResource).Namespace(canaries)
 	_, err := client.Create(s.ctx, run, metav1.CreateOptions{})
 	s.ok(err)
 	s.poll("the canary to fail", func(ctx context.Context) (bool, error) {
@@ -89,8 +89,8 @@ func (s *space) outlastDeadline(at time.Time) {
 }
 
 // life is how long after its creation, which the API server cuts to a second, a canary ends.
-func life(at time.Time) time.Duration {
-	return (max(0, time.Until(at)) + 4*second - 1).Truncate(second)
+func life(t time.Time) time.Duration {
+	return (max(0, time.Until(t)) + 4*second - 1).Truncate(second)
 }
 
 // awaitAbsent waits until an object is gone, by live reads.
@@ -124,7 +124,7 @@ func (s *space) stillThere(object metav1.Object) {
 
 // inTime runs a test that has to do some things before an instant. If the machine was too slow, it
 // runs again with twice the time.
-func inTime(t *testing.T, time time.Duration, try func(time.Duration) (said bool)) {
+func inTime(t *testing.T, time time.Duration, try func(time.Duration) (ok bool)) {
 	t.Helper()
 	for ; !try(time); time *= 2 {
 		t.Logf("note: this machine was too slow for %s", time)

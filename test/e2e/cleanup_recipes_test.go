@@ -43,23 +43,23 @@ func (s *space) prepareRecipe(name string) *prepared {
 		s.applyVirtualMachines()
 	}
 	var kinds []string // of the objects that the policy may delete
-	of := &sample{}
-	for _, one := range test.Expect.Deleted {
-		kinds = append(kinds, one.Kind)
+	entry := &sample{}
+	for _, object := range test.Expect.Deleted {
+		kinds = append(kinds, object.Kind)
 		var deleted sampled
 		deleted.Object = map[string]any{}
-		deleted.SetKind(one.Kind)
-		deleted.SetName(one.Name)
-		if one.Kind == "Namespace" {
-			deleted.SetName(r.in(one.Name))
+		deleted.SetKind(object.Kind)
+		deleted.SetName(object.Name)
+		if object.Kind == "Namespace" {
+			deleted.SetName(r.in(object.Name))
 		}
-		of.Deleted = append(of.Deleted, deleted)
+		entry.Deleted = append(entry.Deleted, deleted)
 	}
 	for document := range strings.SplitSeq(documents, "\n---\n") {
 		r.create(document, kinds)
 	}
 	s.applyRecipeRights(policy)
-	return &prepared{s, s.applySample(policy, time.Time{}), of, r.created}
+	return &prepared{s, s.applySample(policy, time.Time{}), entry, r.created}
 }
 
 // recipe is a CleanupTest whose objects are created.
@@ -88,13 +88,13 @@ var (
 func (r *recipe) create(document string, kinds []string) {
 	r.Helper()
 	document = momentText.ReplaceAllStringFunc(document, func(text string) string {
-		at, err := time.Parse(time.RFC3339, text)
+		t, err := time.Parse(time.RFC3339, text)
 		r.ok(err)
 		layout := time.RFC3339
 		if strings.Contains(text, ".") {
 			layout = metav1.RFC3339Micro
 		}
-		return at.Add(r.later).UTC().Format(layout)
+		return t.Add(r.later).UTC().Format(layout)
 	})
 	object := &sampled{}
 	r.ok(yaml.Unmarshal([]byte(document), object))
@@ -149,8 +149,8 @@ func (s *space) applyRecipeRights(policy *unstructured.Unstructured) {
 	const group = "rbac.authorization.k8s.io"
 	match, _, _ := unstructured.NestedSlice(policy.Object, "spec", "matchConstraints", "resourceRules")
 	var rules []any
-	for _, one := range match {
-		rule := one.(map[string]any)
+	for _, value := range match {
+		rule := value.(map[string]any)
 		rules = append(rules, map[string]any{"apiGroups": rule["apiGroups"], "resources": rule["resources"], "verbs": []any{"get", "list", "delete"}})
 	}
 	if readsCluster(policy) {

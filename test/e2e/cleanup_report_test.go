@@ -61,9 +61,9 @@ func TestServiceSelectsInMidRun(t *testing.T) {
 			t.Errorf("%s: deleted is %t", name, deleted)
 		}
 	}
-	said := s.expectSuccess(s.curfew("report", name, "-o", `jsonpath={range .items[*]}{.object.name} {.result} {.message}{"\n"}{end}`)).stdout
-	if want := "later Kept it does not match any more\nnever Deleted \n"; said != want {
-		t.Errorf("the report says\n%s\nwant\n%s", said, want)
+	output := s.expectSuccess(s.curfew("report", name, "-o", `jsonpath={range .items[*]}{.object.name} {.result} {.message}{"\n"}{end}`)).stdout
+	if want := "later Kept it does not match any more\nnever Deleted \n"; output != want {
+		t.Errorf("the report says\n%s\nwant\n%s", output, want)
 	}
 }
 
@@ -112,9 +112,9 @@ func TestApproveCleanup(t *testing.T) {
 	}
 	for app, run := range map[string]*v1alpha1.CleanupRun{"approved": approved.LastRun, "edited": status.LastRun} {
 		want := map[string]string{"approved": "Deleted 2", "edited": "WouldDelete 2"}[app]
-		said := s.expectSuccess(s.curfew("report", policies[app], "--run", run.ID, "-o", "jsonpath={.counts[*].result} {.counts[*].count}")).stdout
-		if said != want {
-			t.Errorf("the report of %s says %q, want %q", app, said, want)
+		output := s.expectSuccess(s.curfew("report", policies[app], "--run", run.ID, "-o", "jsonpath={.counts[*].result} {.counts[*].count}")).stdout
+		if output != want {
+			t.Errorf("the report of %s says %q, want %q", app, output, want)
 		}
 	}
 	// Now there is a dry run of it as it is, which approve shows.

@@ -70,14 +70,14 @@ func TestCleanupSamples(t *testing.T) {
 		start := time.Now().UTC()
 		s.ok(yaml.Unmarshal([]byte(strings.NewReplacer("SPACE", s.name, "BEFORE", start.Add(-time.Hour).Format(time.RFC3339),
 			"AFTER", start.Add(time.Hour).Format(time.RFC3339)).Replace(text)), &samples))
-		of := samples[name]
-		if len(of.Deleted) == 0 || len(of.Kept) == 0 {
+		entry := samples[name]
+		if len(entry.Deleted) == 0 || len(entry.Kept) == 0 {
 			t.Fatalf("testdata/cleanup-samples.yaml does not say what %s deletes and keeps", name)
 		}
 		if len(samples) != len(policies)+1 {
 			t.Fatalf("testdata/cleanup-samples.yaml has %d policies and manifests/samples %d", len(samples)-1, len(policies))
 		}
-		all = append(all, s.prepareSample(policies[name], &of))
+		all = append(all, s.prepareSample(policies[name], &entry))
 	}
 	compareAll(all)
 }
@@ -126,23 +126,23 @@ type prepared struct {
 }
 
 // prepareSample creates the objects and the policy.
-func (s *space) prepareSample(policy *unstructured.Unstructured, of *sample) *prepared {
+func (s *space) prepareSample(policy *unstructured.Unstructured, entry *sample) *prepared {
 	s.Helper()
 	if policy.GetNamespace() != "" {
 		s.applySampleRights(policy.GetNamespace())
 	}
 	created, cut := map[string]*unstructured.Unstructured{}, time.Time{}
 	_, newest, _ := unstructured.NestedMap(policy.Object, "spec", "keepNewest")
-	for at, list := range [][]sampled{of.Owners, of.Deleted, of.Kept} {
+	for i, list := range [][]sampled{entry.Owners, entry.Deleted, entry.Kept} {
 		for i := range list {
 			s.createSampled(created, &list[i])
 		}
-		if newest || at == 2 {
+		if newest || i == 2 {
 			cut = s.nextSecond() // Objects created from here on are younger.
 		}
 	}
-	for i := range of.Young {
-		s.createSampled(created, &of.Young[i])
+	for i := range entry.Young {
+		s.createSampled(created, &entry.Young[i])
 	}
 	if readsCluster(policy) { // It keeps objects that are less than an hour old.
 		cut = cut.Add(-2 * hour)
@@ -152,7 +152,7 @@ func (s *space) prepareSample(policy *unstructured.Unstructured, of *sample) *pr
 			}
 		}
 	}
-	return &prepared{s, s.applySample(policy, cut), of, created}
+	return &prepared{s, s.applySample(policy, cut), entry, created}
 }
 
 // readsCluster reports whether a policy has a lookup that reads every kind.
@@ -256,8 +256,8 @@ func (s *space) applySample(policy *unstructured.Unstructured, cut time.Time) (n
 		s.Cleanup(func() { s.afterwards("delete", "clustercleanuppolicy", name, "--ignore-not-found") })
 	}
 	conditions, _ := spec["conditions"].([]any)
-	for _, one := range conditions {
-		condition := one.(map[string]any)
+	for _, condition := range conditions {
+		condition := condition.(map[string]any)
 		if cut.IsZero() {
 			break
 		}
@@ -279,9 +279,9 @@ func (s *space) applySample(policy *unstructured.Unstructured, cut time.Time) (n
 }
 
 // createSampled creates an object, writes its status and waits for its phase.
-func (s *space) createSampled(created map[string]*unstructured.Unstructured, of *sampled) {
+func (s *space) createSampled(created map[string]*unstructured.Unstructured, entry *sampled) {
 	s.Helper()
-	object := of.DeepCopy()
+	object := entry.DeepCopy()
 	status, _, _ := unstructured.NestedMap(object.Object, "status")
 	delete(object.Object, "status")
 	owners := object.GetOwnerReferences()
@@ -294,13 +294,13 @@ func (s *space) createSampled(created map[string]*unstructured.Unstructured, of 
 	client := s.clientOf(object)
 	out, err := client.Create(s.ctx, object, metav1.CreateOptions{})
 	s.ok(err)
-	created[of.String()] = out
+	created[entry.String()] = out
 	if isClusterScoped(out) {
 		s.Cleanup(func() { s.afterwards("delete", out.GetKind(), out.GetName(), "--ignore-not-found", "--wait=false") })
 	}
 	if status != nil {
 		// A controller may write at the same time.
-		s.poll("the status of "+of.String(), func(ctx context.Context) (bool, error) {
+		s.poll("the status of "+entry.String(), func(ctx context.Context) (bool, error) {
 			live, err := client.Get(ctx, out.GetName(), metav1.GetOptions{})
 			if err != nil {
 				return false, err
@@ -313,14 +313,14 @@ func (s *space) createSampled(created map[string]*unstructured.Unstructured, of 
 			return true, err
 		})
 	}
-	if of.await != "" {
-		s.poll(of.String()+" to be "+of.await, func(ctx context.Context) (bool, error) {
+	if entry.await != "" {
+		s.poll(entry.String()+" to be "+entry.await, func(ctx context.Context) (bool, error) {
 			live, err := client.Get(ctx, out.GetName(), metav1.GetOptions{})
 			if err != nil {
 				return false, err
 			}
 			phase, _, _ := unstructured.NestedString(live.Object, "status", "phase")
-			return phase == of.await, nil
+			return phase == entry.await, nil
 		})
 	}
 }

@@ -23,8 +23,8 @@ import (
 
 // lastMinute is a schedule for the last whole minute, once a year.
 func lastMinute() string {
-	at := time.Now().UTC()
-	return fmt.Sprintf("%d %d %d %d *", at.Minute(), at.Hour(), at.Day(), int(at.Month()))
+	t := time.Now().UTC()
+	return fmt.Sprintf("%d %d %d %d *", t.Minute(), t.Hour(), t.Day(), int(t.Month()))
 }
 
 // cleanupPolicy creates a cleanup policy that runs once, now: of the cluster, restricted to the
@@ -167,8 +167,8 @@ func TestCleanupPolicy(t *testing.T) {
 	}
 	run := status.LastRun
 	var skipped []string
-	for _, one := range run.Skipped {
-		skipped = append(skipped, fmt.Sprintf("%s %d", one.Reason, one.Count))
+	for _, skipCount := range run.Skipped {
+		skipped = append(skipped, fmt.Sprintf("%s %d", skipCount.Reason, skipCount.Count))
 	}
 	if status.Deleted != 3 || run.Deleted != 3 || run.Matched != 3 {
 		t.Errorf("%d deleted in all, in the run %d of %d that match; want 3 each", status.Deleted, run.Deleted, run.Matched)
@@ -195,9 +195,9 @@ func TestCleanupPolicy(t *testing.T) {
 func TestCleanupWithTheRightsOfAnAccount(t *testing.T) {
 	parallel(t)
 	s, other := labelSpace(t), newSpace(t)
-	for _, in := range []*space{s, other} {
-		in.newConfigMap("a")
-		in.apply("{apiVersion: v1, kind: Secret, metadata: {name: a}}")
+	for _, each := range []*space{s, other} {
+		each.newConfigMap("a")
+		each.apply("{apiVersion: v1, kind: Secret, metadata: {name: a}}")
 	}
 	s.janitor("configmaps")
 	name := s.cleanupPolicy("all", "janitor", `matchConstraints: {resourceRules: [{apiGroups: [""], resources: [configmaps, secrets]}]}`)
@@ -222,8 +222,8 @@ func TestCleanupWithTheRightsOfAnAccount(t *testing.T) {
 	s.awaitMetrics("both policies to count as stalled", func(text string) bool {
 		return len(grep(text, `curfew_cleanup_stalled_policies{namespace="`+s.name+`",policy="",reason="Forbidden"} 2`)) == 1
 	})
-	for _, in := range []*space{s, other} {
-		if _, err := suite.cluster.Client.CoreV1().Secrets(in.name).Get(in.ctx, "a", metav1.GetOptions{}); err != nil {
+	for _, each := range []*space{s, other} {
+		if _, err := suite.cluster.Client.CoreV1().Secrets(each.name).Get(each.ctx, "a", metav1.GetOptions{}); err != nil {
 			t.Errorf("the Secret: %v", err)
 		}
 	}
@@ -360,9 +360,9 @@ func TestCleanupKilledInMidRun(t *testing.T) {
 	if run := status.LastRun; status.Deleted != objects || run.Deleted != objects || run.Matched != objects || len(s.configMapsLeft()) != 0 {
 		t.Errorf("of %d, %d are counted and %d left; run %+v", objects, status.Deleted, len(s.configMapsLeft()), run)
 	}
-	said := s.expectSuccess(s.curfew("report", name, "-o", `jsonpath={range .counts[*]}{.result} {.count};{end}`)).stdout
-	if said != fmt.Sprintf("Deleted %d;Gone %d;", objects-pass, pass) {
-		t.Errorf("the report counts %s", said)
+	output := s.expectSuccess(s.curfew("report", name, "-o", `jsonpath={range .counts[*]}{.result} {.count};{end}`)).stdout
+	if output != fmt.Sprintf("Deleted %d;Gone %d;", objects-pass, pass) {
+		t.Errorf("the report counts %s", output)
 	}
 }
 

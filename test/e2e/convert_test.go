@@ -22,9 +22,9 @@ func TestConvertedPoliciesAreAccepted(t *testing.T) {
 	kinds := map[string]int{}
 	for _, file := range files {
 		// Exit status 1 says that most of the file could not be converted.
-		converted, said, err := suite.cluster.Kubectl(s.ctx, "curfew", "convert", "-f", file)
+		converted, output, err := suite.cluster.Kubectl(s.ctx, "curfew", "convert", "-f", file)
 		if converted == "" {
-			t.Fatalf("%s: %v: %s", file, err, said)
+			t.Fatalf("%s: %v: %s", file, err, output)
 		}
 		for _, document := range strings.Split(converted, "\n---\n") {
 			policy := &unstructured.Unstructured{}

@@ -150,11 +150,11 @@ func (s *space) lifecyclePolicy(name, spec string) {
 }
 
 // eventuallySays creates objects in a dry run until kubectl says something.
-func (s *space) eventuallySays(what, said string, objects ...any) {
+func (s *space) eventuallySays(what, output string, objects ...any) {
 	s.Helper()
 	manifest := s.manifest(objects...)
 	s.poll(what, func(context.Context) (bool, error) {
-		return strings.Contains(s.kubectlInput(manifest, "create", "--dry-run=server", "-f", "-").stderr, said), nil
+		return strings.Contains(s.kubectlInput(manifest, "create", "--dry-run=server", "-f", "-").stderr, output), nil
 	})
 }
 
@@ -168,9 +168,9 @@ func TestPolicyByLabelsReachesUnusedNamespaces(t *testing.T) {
 	s.lifecyclePolicy(name, `{match: {kinds: [{group: batch, kind: Job}, {group: "", kind: Pod}], objectSelector: {matchLabels: {e2e: `+s.name+`}}},
 		defaults: {ttl: {value: 3h}}, bounds: {maxDeadline: 1h}}`)
 	labelled := func(j *batchv1.Job) { j.Labels = mine }
-	said := `Warning: curfew: ttlSecondsAfterFinished defaulted to 10800 (3h) from policy "` + name + `"`
-	s.eventuallySays("a default of the policy", said, job("probe", labelled))
-	s.expectStderr(s.create(job("build", labelled)), said)
+	output := `Warning: curfew: ttlSecondsAfterFinished defaulted to 10800 (3h) from policy "` + name + `"`
+	s.eventuallySays("a default of the policy", output, job("probe", labelled))
+	s.expectStderr(s.create(job("build", labelled)), output)
 	s.expectStderr(s.create(job("other")))
 
 	bare := pod("bare", corev1.RestartPolicyNever)

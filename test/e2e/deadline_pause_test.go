@@ -34,8 +34,8 @@ func TestDeadlineDuringAPause(t *testing.T) {
 	if got, want := failed.conditions(), "Failed=True/DeadlineExceeded"; got != want {
 		t.Errorf("after the pause, it has the conditions %q, want %q", got, want)
 	}
-	if at := failed.Status.Conditions[0].LastTransitionTime; at.Time.Before(resumed.Truncate(time.Second)) {
-		t.Errorf("it failed at %s, the pause ended at %s", at, resumed)
+	if when := failed.Status.Conditions[0].LastTransitionTime; when.Time.Before(resumed.Truncate(time.Second)) {
+		t.Errorf("it failed at %s, the pause ended at %s", when, resumed)
 	}
 	s.awaitGone(child)
 }

@@ -202,8 +202,8 @@ func TestDeadlineOfAnInventedKind(t *testing.T) {
 		t.Errorf("its conditions are %q, want %q", got, want)
 	}
 	mark := failed.Status.Conditions[1]
-	if at := due.GetCreationTimestamp().Add(deadline); mark.LastTransitionTime.Time.Before(at) {
-		t.Errorf("it failed at %s, its deadline was %s", mark.LastTransitionTime, at)
+	if when := due.GetCreationTimestamp().Add(deadline); mark.LastTransitionTime.Time.Before(when) {
+		t.Errorf("it failed at %s, its deadline was %s", mark.LastTransitionTime, when)
 	}
 	if !strings.Contains(mark.Message, "longer than its deadline of "+deadline.String()) {
 		t.Errorf("the message is %q", mark.Message)

@@ -97,10 +97,10 @@ func TestDeadlineFollowsTheInstalledVersion(t *testing.T) {
 	failed := func(name string, from time.Time) {
 		t.Helper()
 		s.expectSuccess(s.kubectl("wait", "hunt/"+name, "--for=condition=Failed", "--timeout=10m"))
-		at, err := time.Parse(time.RFC3339, s.jsonpath("hunt", name, `.status.conditions[?(@.type=="Failed")].lastTransitionTime`))
+		when, err := time.Parse(time.RFC3339, s.jsonpath("hunt", name, `.status.conditions[?(@.type=="Failed")].lastTransitionTime`))
 		s.ok(err)
-		if at.Before(from) {
-			t.Errorf("%s failed at %s, want %s or later", name, at.Format(time.TimeOnly), from.Format(time.TimeOnly))
+		if when.Before(from) {
+			t.Errorf("%s failed at %s, want %s or later", name, when.Format(time.TimeOnly), from.Format(time.TimeOnly))
 		}
 	}
 	annotation := `"` + wellknown.AnnotationActiveDeadline + `": `
@@ -162,10 +162,10 @@ func TestDeadlineFieldThatNoControllerEnforces(t *testing.T) {
 	for _, name := range []string{"ignored", "noted"} {
 		s.expectSuccess(s.kubectl("wait", kind+"/"+name, "--for=condition=Failed", "--timeout=10m"))
 		due := s.metaOf(kind, name).CreationTimestamp.Add(3 * second)
-		at, err := time.Parse(time.RFC3339, s.jsonpath(kind, name, `.status.conditions[?(@.type=="Failed")].lastTransitionTime`))
+		when, err := time.Parse(time.RFC3339, s.jsonpath(kind, name, `.status.conditions[?(@.type=="Failed")].lastTransitionTime`))
 		s.ok(err)
-		if at.Before(due) {
-			t.Errorf("%s failed at %s, its deadline was %s", name, at.Format(time.TimeOnly), due.Format(time.TimeOnly))
+		if when.Before(due) {
+			t.Errorf("%s failed at %s, its deadline was %s", name, when.Format(time.TimeOnly), due.Format(time.TimeOnly))
 		}
 		if got := conditions(name); !strings.HasPrefix(got, "DeadlineExceeded") || !strings.Contains(got, "longer than its deadline of 3s") {
 			t.Errorf("%s has the conditions %q", name, got)
@@ -202,13 +202,13 @@ func TestDefaultDeadlineOfJobsIsCarriedOut(t *testing.T) {
 	hangs := s.getJob("hangs")
 	running := s.podOf(hangs)
 	for _, name := range []string{"hangs", "nowhere"} {
-		at := s.awaitJobFinish(s.getJob(name))
+		when := s.awaitJobFinish(s.getJob(name))
 		failed := s.getJob(name)
 		if reason := failed.Status.Conditions[len(failed.Status.Conditions)-1].Reason; reason != policy.ReasonDeadlineExceeded {
 			t.Errorf("%s failed with %s, want %s", name, reason, policy.ReasonDeadlineExceeded)
 		}
-		if due := failed.Status.StartTime.Add(6 * second); at.Before(due) {
-			t.Errorf("%s failed at %s, before its deadline %s", name, at, due)
+		if due := failed.Status.StartTime.Add(6 * second); when.Before(due) {
+			t.Errorf("%s failed at %s, before its deadline %s", name, when, due)
 		}
 	}
 	s.awaitGone(running)
@@ -219,9 +219,9 @@ func TestDefaultDeadlineOfJobsIsCarriedOut(t *testing.T) {
 	}
 	resumed := time.Now().Truncate(second)
 	s.patchJob("paused", `{"spec":{"suspend":false}}`)
-	at := s.awaitJobFinish(suspended)
-	if started := s.getJob("paused").Status.StartTime; started.Time.Before(resumed) || at.Before(started.Add(6*second)) {
-		t.Errorf("resumed at %s it started at %s and failed at %s, want its whole deadline", resumed, started, at)
+	moment := s.awaitJobFinish(suspended)
+	if started := s.getJob("paused").Status.StartTime; started.Time.Before(resumed) || moment.Before(started.Add(6*second)) {
+		t.Errorf("resumed at %s it started at %s and failed at %s, want its whole deadline", resumed, started, moment)
 	}
 }
 
@@ -266,9 +266,9 @@ func TestTrainingSamples(t *testing.T) {
 	}
 	experiments := *s
 	experiments.name = "experiments"
-	probe := func(said string) {
+	probe := func(output string) {
 		t.Helper()
-		experiments.eventually(row{s.trainJob("probe", "torch-curfew"), said})
+		experiments.eventually(row{s.trainJob("probe", "torch-curfew"), output})
 	}
 	apply("1-namespaces")
 	defer s.afterwards("delete", "namespace", "ci", "experiments", "--wait=false")

@@ -46,8 +46,8 @@ func TestDenialKeepsThePrecondition(t *testing.T) {
 			if len(sent) < 3 {
 				t.Errorf("%d DELETEs, want 3", len(sent))
 			}
-			for i, one := range sent {
-				if p := one.Options.Preconditions; p == nil || p.UID == nil || p.ResourceVersion == nil {
+			for i, each := range sent {
+				if p := each.Options.Preconditions; p == nil || p.UID == nil || p.ResourceVersion == nil {
 					t.Errorf("DELETE %d had preconditions %+v", i+1, p)
 				}
 			}

@@ -161,13 +161,13 @@ func TestFinishTimeThatOnlyCurfewSaw(t *testing.T) {
 	stamped := s.await("a finish time", func(e harness.Event) bool {
 		return e.GetUID() == created.GetUID() && e.GetAnnotations()[wellknown.AnnotationFinishedAt] != ""
 	})
-	at, err := time.Parse(time.RFC3339, stamped.GetAnnotations()[wellknown.AnnotationFinishedAt])
+	when, err := time.Parse(time.RFC3339, stamped.GetAnnotations()[wellknown.AnnotationFinishedAt])
 	s.ok(err)
 	// Whole seconds, never the one before, and as late as the API server's clock may be.
-	if at.Before(before) || at.After(time.Now().Add(2*second)) {
-		t.Errorf("it says %s, and was seen between %s and %s", at, before, time.Now())
+	if when.Before(before) || when.After(time.Now().Add(2*second)) {
+		t.Errorf("it says %s, and was seen between %s and %s", when, before, time.Now())
 	}
-	s.notEarly(s.awaitDeletion(created), at.Add(3*second))
+	s.notEarly(s.awaitDeletion(created), when.Add(3*second))
 }
 
 // A foreign finalizer: the deletion timestamp is not before finish + TTL, the DELETE is not sent
@@ -180,8 +180,8 @@ func TestForeignFinalizer(t *testing.T) {
 	child := s.await("its Pod", func(e harness.Event) bool { return e.Pod() != nil })
 	terminating := s.awaitDeletion(held)
 	s.notEarly(terminating, finish.Add(2*second))
-	if at := terminating.GetDeletionTimestamp(); at == nil || at.Time.Before(finish.Add(2*second)) {
-		t.Fatalf("deletionTimestamp is %v, finish + TTL %s", at, finish.Add(2*second))
+	if when := terminating.GetDeletionTimestamp(); when == nil || when.Time.Before(finish.Add(2*second)) {
+		t.Fatalf("deletionTimestamp is %v, finish + TTL %s", when, finish.Add(2*second))
 	}
 	s.outlast(now())
 	s.outlast(now())

@@ -51,8 +51,8 @@ func TestGitOpsConverges(t *testing.T) {
 			t.Run(tool+", "+name, func(t *testing.T) {
 				s := newSpace(t, defaults[name]...)
 				s.expectSuccess(s.create(s.runtime("TrainingRuntime", "plain")))
-				for _, of := range gitOps {
-					s.editAndRevert(tool, of.resource, of.manifest, of.edits)
+				for _, gitOp := range gitOps {
+					s.editAndRevert(tool, gitOp.resource, gitOp.manifest, gitOp.edits)
 				}
 			})
 		}

@@ -65,8 +65,8 @@ func TestHostileAuthorities(t *testing.T) {
 	// Past the policy, the time is corrected, and nothing older is deleted.
 	s.expectSuccess(patch(byController, "lifecyclepolicy", s.name, forged, "--subresource=status"))
 	s.poll("the time to be corrected", func(context.Context) (bool, error) {
-		at, err := time.Parse(time.RFC3339, since())
-		return err == nil && !at.Before(older.CreationTimestamp.Time), err
+		when, err := time.Parse(time.RFC3339, since())
+		return err == nil && !when.Before(older.CreationTimestamp.Time), err
 	})
 	newer := s.newJob(job("newer"))
 	s.awaitGone(newer)

@@ -77,7 +77,7 @@ func TestHostileCost(t *testing.T) {
 	bomb := hostile{method: http.MethodPost, path: "/apis/curfew.dev/v1alpha1/lifecyclepolicies?dryRun=All", body: fmt.Appendf(nil,
 		`{"apiVersion":"curfew.dev/v1alpha1","kind":"LifecyclePolicy","metadata":{"name":"measured"},"spec":{"match":{"matchConditions":[{"name":"a","expression":%q}]},"defaults":{"ttl":{"value":"1h"}}}}`,
 		bombs()["nested macros"])}
-	for _, one := range []struct {
+	for _, row := range []struct {
 		what    string
 		request hostile
 		code    int
@@ -89,18 +89,18 @@ func TestHostileCost(t *testing.T) {
 		{"arguments of 1.2 MB, escaped sixfold", dry(filled(1_200_000)), http.StatusCreated},
 		{"a CEL bomb in a LifecyclePolicy", bomb, http.StatusForbidden},
 	} {
-		s.send(one.request) // warm
+		s.send(row.request) // warm
 		before := s.measured(suite.webhook.PID)
 		for range times {
-			if got := s.send(one.request); got.code != one.code {
-				t.Errorf("%s: %s, want %d", one.what, got, one.code)
+			if got := s.send(row.request); got.code != row.code {
+				t.Errorf("%s: %s, want %d", row.what, got, row.code)
 			}
 		}
 		after := s.measured(suite.webhook.PID)
 		cpu := (after.cpu - before.cpu) / times
-		t.Logf("note: %s: %d ms of CPU, a peak of %d MiB", one.what, cpu.Milliseconds(), after.peak>>20)
+		t.Logf("note: %s: %d ms of CPU, a peak of %d MiB", row.what, cpu.Milliseconds(), after.peak>>20)
 		if cpu > mostCPU || after.peak > mostMemory {
-			t.Errorf("%s costs more than %s or %d MiB", one.what, mostCPU, mostMemory>>20)
+			t.Errorf("%s costs more than %s or %d MiB", row.what, mostCPU, mostMemory>>20)
 		}
 	}
 }

@@ -76,10 +76,10 @@ func TestHostileForgedOwner(t *testing.T) {
 func TestOwnersOfChildrenAreRead(t *testing.T) {
 	parallel(t)
 	s := newSpace(t)
-	for kind, of := range map[string]string{"Deployment": "apps/v1", "ReplicaSet": "apps/v1", "StatefulSet": "apps/v1", "DaemonSet": "apps/v1",
+	for kind, name := range map[string]string{"Deployment": "apps/v1", "ReplicaSet": "apps/v1", "StatefulSet": "apps/v1", "DaemonSet": "apps/v1",
 		"ReplicationController": "v1", "Job": "batch/v1", "CronJob": "batch/v1", "JobSet": "jobset.x-k8s.io/v1alpha2"} {
 		child := job("child", annotated(wellknown.AnnotationTTL, "soon"), func(j *batchv1.Job) {
-			j.OwnerReferences = []metav1.OwnerReference{{APIVersion: of, Kind: kind, Name: "gone", UID: "u", Controller: new(true)}}
+			j.OwnerReferences = []metav1.OwnerReference{{APIVersion: name, Kind: kind, Name: "gone", UID: "u", Controller: new(true)}}
 		})
 		text, err := json.Marshal(child)
 		s.ok(err)

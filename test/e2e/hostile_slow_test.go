@@ -60,8 +60,8 @@ func TestHostileSlowDeletes(t *testing.T) {
 			}
 		}
 		for s, all := range jobs {
-			for _, one := range all {
-				s.awaitGone(one)
+			for _, each := range all {
+				s.awaitGone(each)
 			}
 		}
 		return reviews.heldSince(before) > 0, nil
@@ -82,8 +82,8 @@ type heldReviews struct {
 func (h *heldReviews) hold(ctx context.Context, request *admissionv1.AdmissionRequest) admissionv1.AdmissionResponse {
 	h.mu.Lock()
 	h.last++
-	of := h.last
-	h.now[of] = request.Namespace
+	i := h.last
+	h.now[i] = request.Namespace
 	h.mu.Unlock()
 	select {
 	case <-h.release:
@@ -91,7 +91,7 @@ func (h *heldReviews) hold(ctx context.Context, request *admissionv1.AdmissionRe
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	delete(h.now, of)
+	delete(h.now, i)
 	return admissionv1.AdmissionResponse{Allowed: true}
 }
 
@@ -99,11 +99,11 @@ func (h *heldReviews) hold(ctx context.Context, request *admissionv1.AdmissionRe
 func (h *heldReviews) namespaces() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	of := map[string]bool{}
+	values := map[string]bool{}
 	for _, namespace := range h.now {
-		of[namespace] = true
+		values[namespace] = true
 	}
-	return len(of)
+	return len(values)
 }
 
 // begun is the number of the last review, and heldSince how many are held up to a number.
@@ -116,8 +116,8 @@ func (h *heldReviews) begun() int {
 func (h *heldReviews) heldSince(number int) (held int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for of := range h.now {
-		if of <= number {
+	for i := range h.now {
+		if i <= number {
 			held++
 		}
 	}

@@ -68,8 +68,8 @@ func TestPodsOfAJobGoOnlyWhenAccountedFor(t *testing.T) {
 	}
 	s.expectSuccess(s.kubectl("annotate", "job", "silent", wellknown.AnnotationPodTTL+"=1s"))
 	s.expectSuccess(s.kubectl("annotate", "--overwrite", "job", "later", wellknown.AnnotationPodTTL+"=1s"))
-	for _, one := range left {
-		s.awaitGone(one)
+	for _, object := range left {
+		s.awaitGone(object)
 	}
 }
 
@@ -172,10 +172,10 @@ func TestJobsWithoutTheirFinishedPods(t *testing.T) {
 }
 
 // runTrial runs the Job of a trial and returns what its status says in the end.
-func runTrial(s *space, of trial, podTTL string) string {
+func runTrial(s *space, t trial, podTTL string) string {
 	s.Helper()
-	created := job("trial", of.changes...)
-	if of.ends != nil {
+	created := job("trial", t.changes...)
+	if t.ends != nil {
 		inTemplate(hold, "true")(created)
 	}
 	if podTTL != "" {
@@ -184,8 +184,8 @@ func runTrial(s *space, of trial, podTTL string) string {
 	s.newJob(created)
 	attempts, released := map[int]int{}, map[string]bool{}
 	s.poll("the Job to finish", func(ctx context.Context) (bool, error) {
-		if of.ends != nil {
-			s.letGo(ctx, of, attempts, released)
+		if t.ends != nil {
+			s.letGo(ctx, t, attempts, released)
 		}
 		_, finished := harness.JobFinish(s.getJob("trial"))
 		return finished, nil
@@ -206,25 +206,25 @@ func runTrial(s *space, of trial, podTTL string) string {
 }
 
 // letGo lets those Pods of a trial go that have begun to run since.
-func (s *space) letGo(ctx context.Context, of trial, attempts map[int]int, released map[string]bool) {
+func (s *space) letGo(ctx context.Context, t trial, attempts map[int]int, released map[string]bool) {
 	pods, err := suite.cluster.Client.CoreV1().Pods(s.name).List(ctx, metav1.ListOptions{FieldSelector: "status.phase=Running"})
 	if err != nil {
 		return
 	}
 	slices.SortFunc(pods.Items, func(a, b corev1.Pod) int { return indexOf(&a) - indexOf(&b) })
 	for i := range pods.Items {
-		one := &pods.Items[i]
-		if released[one.Name] {
+		p := &pods.Items[i]
+		if released[p.Name] {
 			continue
 		}
-		index := indexOf(one)
-		switch of.ends(index, attempts[index]) {
+		index := indexOf(p)
+		switch t.ends(index, attempts[index]) {
 		case succeeds:
-			err = s.tryPatchPod(one.Name, `{"metadata":{"annotations":{"`+hold+`":null}}}`)
+			err = s.tryPatchPod(p.Name, `{"metadata":{"annotations":{"`+hold+`":null}}}`)
 		case fails:
-			err = s.tryPatchPod(one.Name, `{"metadata":{"annotations":{"`+hold+`":null,"`+fail+`":"true"}}}`)
+			err = s.tryPatchPod(p.Name, `{"metadata":{"annotations":{"`+hold+`":null,"`+fail+`":"true"}}}`)
 		case isDeleted:
-			err = suite.cluster.Client.CoreV1().Pods(s.name).Delete(ctx, one.Name, metav1.DeleteOptions{})
+			err = suite.cluster.Client.CoreV1().Pods(s.name).Delete(ctx, p.Name, metav1.DeleteOptions{})
 		case staysOn:
 			err = nil
 		}
@@ -232,8 +232,8 @@ func (s *space) letGo(ctx context.Context, of trial, attempts map[int]int, relea
 			continue
 		}
 		attempts[index]++
-		released[one.Name] = true
-		if do := of.once[len(released)]; do != nil {
+		released[p.Name] = true
+		if do := t.once[len(released)]; do != nil {
 			do(s)
 		}
 	}

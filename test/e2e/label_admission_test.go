@@ -31,7 +31,7 @@ func TestLabelsOfAnyKindAreReviewed(t *testing.T) {
 	thing := s.define("Thing", s.name+".example.com", true, version{name: "v1", storage: true})
 	site := s.define("Site", s.name+".example.com", false, version{name: "v1", storage: true})
 	s.grant("e2e-"+s.name, thing, site)
-	of := ` of namespace "` + s.name + `": use 90d or less`
+	name := ` of namespace "` + s.name + `": use 90d or less`
 	const bound = "91d is above curfew.dev/max-ttl 90d"
 	for _, kind := range []struct{ apiVersion, kind, resource string }{
 		{"v1", "ConfigMap", "configmap"}, {thing.Group + "/v1", "Thing", thing.Resource + "." + thing.Group},
@@ -44,10 +44,10 @@ func TestLabelsOfAnyKindAreReviewed(t *testing.T) {
 			row{object("good", "90d"), ""},
 			row{object("bad", "soon"), warned(labelField + `"soon"` + notALabel)},
 			row{object("past", "2020-12-24"), denied("validate-labels-in-use.curfew.dev", labelField+restoredDate+kind.kind+" was created: use a later one")},
-			row{object("long", "91d"), denied("validate-labels-in-use.curfew.dev", labelField+bound+of)},
+			row{object("long", "91d"), denied("validate-labels-in-use.curfew.dev", labelField+bound+name)},
 			row{labelledAs(kind.apiVersion, kind.kind, "none"), ""},
 		)
-		refused := `Error from server (Forbidden): admission webhook "validate-labels-in-use.curfew.dev" denied the request: ` + labelField + bound + of
+		refused := `Error from server (Forbidden): admission webhook "validate-labels-in-use.curfew.dev" denied the request: ` + labelField + bound + name
 		s.expectRefusal(s.kubectl("label", kind.resource, "none", wellknown.LabelTTL+"=91d"), refused)
 		s.expectRefusal(s.kubectl("label", "--overwrite", kind.resource, "good", wellknown.LabelTTL+"=91d"), refused)
 		s.expectStderr(s.kubectl("label", "--overwrite", kind.resource, "good", wellknown.LabelTTL+"=30d"))
@@ -111,14 +111,14 @@ func TestLabelOfThoseWhoMayNotDelete(t *testing.T) {
 	thing := func(name string) map[string]any {
 		return labelledAs(resource.Group+"/v1", "Thing", name, wellknown.LabelTTL, "1d")
 	}
-	of := "things." + resource.Group
+	name := "things." + resource.Group
 	controller := labelField + `Curfew's controller lacks the permission to delete a Thing in namespace "` + s.name + `": it stays until an admin grants that`
 	s.eventually(row{thing("a"), warned(controller)})
 
-	s.expectSuccess(s.kubectl("create", "role", "ann", "--verb=create,get,patch", "--resource="+of))
+	s.expectSuccess(s.kubectl("create", "role", "ann", "--verb=create,get,patch", "--resource="+name))
 	s.expectSuccess(s.kubectl("create", "rolebinding", "ann", "--role=ann", "--user=ann"))
 	s.expectStderr(s.kubectlInput(s.manifest(thing("b")), "--as=ann", "create", "-f", "-"),
-		warned(labelField+"sets when this Thing is deleted"+notYours+" on "+of+` in namespace "`+s.name+`"`), warned(controller))
+		warned(labelField+"sets when this Thing is deleted"+notYours+" on "+name+` in namespace "`+s.name+`"`), warned(controller))
 	s.grant("e2e-"+s.name, resource)
 	s.eventually(row{thing("c"), ""})
 }

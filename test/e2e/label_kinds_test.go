@@ -79,9 +79,9 @@ func TestEveryKindGoesByItsLabel(t *testing.T) {
 			})
 			return slices.ContainsFunc(sent, func(d harness.Delete) bool { return d.Status == http.StatusOK }), nil
 		})
-		for _, one := range sent {
-			if one.Status != http.StatusOK && one.Status != http.StatusConflict || one.At.Before(expiry) {
-				t.Errorf("%s: a DELETE was answered %d, %s after the pause; want that it is accepted or meets a conflict", kind, one.Status, one.At.Sub(expiry))
+		for _, each := range sent {
+			if each.Status != http.StatusOK && each.Status != http.StatusConflict || each.At.Before(expiry) {
+				t.Errorf("%s: a DELETE was answered %d, %s after the pause; want that it is accepted or meets a conflict", kind, each.Status, each.At.Sub(expiry))
 			}
 		}
 	}
@@ -151,10 +151,10 @@ func (s *space) served() map[string]schema.GroupVersionResource {
 	s.ok(err)
 	out := map[string]schema.GroupVersionResource{}
 	for _, list := range discovery.FilteredBy(discovery.SupportsAllVerbs{Verbs: []string{"list", "watch", "delete"}}, lists) {
-		of, err := schema.ParseGroupVersion(list.GroupVersion)
+		groupVersion, err := schema.ParseGroupVersion(list.GroupVersion)
 		s.ok(err)
 		for _, resource := range list.APIResources {
-			out[list.GroupVersion+" "+resource.Kind] = of.WithResource(resource.Name)
+			out[list.GroupVersion+" "+resource.Kind] = groupVersion.WithResource(resource.Name)
 		}
 	}
 	return out

@@ -157,8 +157,8 @@ func (s *space) holdDeletes(resource string, pass int64) (count func() int64, re
 	released := make(chan struct{})
 	release = sync.OnceFunc(func() { close(released) })
 	s.Cleanup(suite.proxy.Handle(func(_ http.ResponseWriter, r *http.Request) bool {
-		of, namespace, _ := harness.Target(r.URL.Path)
-		if r.Method == http.MethodDelete && namespace == s.name && of == resource && sent.Add(1) > pass {
+		name, namespace, _ := harness.Target(r.URL.Path)
+		if r.Method == http.MethodDelete && namespace == s.name && name == resource && sent.Add(1) > pass {
 			select {
 			case <-released:
 			case <-r.Context().Done():

@@ -41,7 +41,7 @@ func (s *space) follow(kind string, resource schema.GroupVersionResource) {
 }
 
 // until is the label's form of an instant.
-func until(at time.Time) string { return lifetime.TTLLabel{At: at}.String() }
+func until(t time.Time) string { return lifetime.TTLLabel{At: t}.String() }
 
 // newObject creates an object of any kind with labels.
 func (s *space) newObject(resource schema.GroupVersionResource, kind, name string, labels ...string) *unstructured.Unstructured {
@@ -109,8 +109,8 @@ func (s *space) grant(name string, resources ...schema.GroupVersionResource) {
 // not.
 func (s *space) awaitWatched(kind string, watched bool) {
 	s.Helper()
-	of := schema.ParseGroupKind(kind)
-	skipped := fmt.Sprintf(`curfew_label_kinds_skipped{group=%q,kind=%q,reason="permission"} 1`, of.Group, of.Kind)
+	k := schema.ParseGroupKind(kind)
+	skipped := fmt.Sprintf(`curfew_label_kinds_skipped{group=%q,kind=%q,reason="permission"} 1`, k.Group, k.Kind)
 	s.awaitMetrics("kind "+kind+" to be watched or skipped", func(text string) bool {
 		return strings.Contains(text, skipped) != watched && !strings.Contains(text, "curfew_label_kinds_watched 0")
 	})
@@ -142,11 +142,11 @@ func grep(text, what string) (out []string) {
 
 // justBefore returns a moment before an instant: when Curfew has deleted a canary that was due one
 // second earlier.
-func (s *space) justBefore(at time.Time) {
+func (s *space) justBefore(t time.Time) {
 	s.Helper()
-	in, name := s.canary()
-	in.newConfigMap(name, wellknown.LabelTTL, lifetime.FormatDuration(max(second, time.Until(at).Truncate(second)-second)))
-	in.awaitAbsent(configMaps, name)
+	entry, name := s.canary()
+	entry.newConfigMap(name, wellknown.LabelTTL, lifetime.FormatDuration(max(second, time.Until(t).Truncate(second)-second)))
+	entry.awaitAbsent(configMaps, name)
 }
 
 // A label may be put on, lowered, raised, refreshed and taken off, right before the object is due as
@@ -167,9 +167,9 @@ func TestLabelsChangeRightBeforeExpiry(t *testing.T) {
 	unchanged := s.newConfigMap("unchanged", wellknown.LabelTTL, until(expiry))
 
 	s.justBefore(expiry.Add(-margin))
-	at := now().UTC().Truncate(second)
+	when := now().UTC().Truncate(second)
 	patches := map[string]string{
-		"refreshed": `{"metadata":{"annotations":{"` + wellknown.AnnotationRefreshedAt + `":"` + at.Format(time.RFC3339) + `"}}}`,
+		"refreshed": `{"metadata":{"annotations":{"` + wellknown.AnnotationRefreshedAt + `":"` + when.Format(time.RFC3339) + `"}}}`,
 		"taken":     `{"metadata":{"labels":{"` + wellknown.LabelTTL + `":null}}}`,
 		"raised":    `{"metadata":{"labels":{"` + wellknown.LabelTTL + `":"` + until(expiry.Add(margin)) + `"}}}`,
 		"spoiled":   `{"metadata":{"labels":{"` + wellknown.LabelTTL + `":"soon"}}}`,
@@ -190,7 +190,7 @@ func TestLabelsChangeRightBeforeExpiry(t *testing.T) {
 	s.notEarly(s.awaitDeletion(late), expiry)
 	s.stillThere(raised)
 	s.notEarly(s.awaitDeletion(raised), expiry.Add(margin))
-	s.notEarly(s.awaitDeletion(refreshed), at.Add(life))
+	s.notEarly(s.awaitDeletion(refreshed), when.Add(life))
 	s.outlastLabel(expiry)
 	for _, kept := range []metav1.Object{taken, spoiled, protected} {
 		s.stillThere(kept)

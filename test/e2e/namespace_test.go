@@ -43,8 +43,8 @@ func TestCurfewsOwnKeysOnNamespaces(t *testing.T) {
 		return got.Annotations[wellknown.AnnotationDefaultSince], got.Labels[wellknown.LabelInUse], got.Labels[wellknown.LabelPodsInUse]
 	}
 	since, inUse, podsInUse := read()
-	if at, hash, ok := resolution.ParseSince(since); !ok || inUse != "true" || podsInUse != "true" ||
-		hash != resolution.DefaultsHash(map[string]string{wellknown.AnnotationDefaultTTL: "1d"}) || time.Since(at) > time.Hour {
+	if when, hash, ok := resolution.ParseSince(since); !ok || inUse != "true" || podsInUse != "true" ||
+		hash != resolution.DefaultsHash(map[string]string{wellknown.AnnotationDefaultTTL: "1d"}) || time.Since(when) > time.Hour {
 		t.Fatalf("default-since %q, in-use %q, pods-in-use %q", since, inUse, podsInUse)
 	}
 	earlier := resolution.FormatSince(time.Now().Add(-1000*hour), resolution.DefaultsHash(map[string]string{wellknown.AnnotationDefaultTTL: "1d"}))

@@ -89,31 +89,31 @@ func byTest(j *batchv1.Job) {
 	j.Spec.ManagedBy = &manager
 }
 
-func instant(t time.Time) *metav1.Time { at := metav1.NewTime(t); return &at }
+func instant(t time.Time) *metav1.Time { when := metav1.NewTime(t); return &when }
 
 // finishJob creates a Job that finished at an instant, past or future, whole seconds.
-func (s *space) finishJob(name string, at time.Time, changes ...func(*batchv1.Job)) *batchv1.Job {
+func (s *space) finishJob(name string, t time.Time, changes ...func(*batchv1.Job)) *batchv1.Job {
 	s.Helper()
-	finished, err := s.tryFinishJob(name, at, changes...)
+	finished, err := s.tryFinishJob(name, t, changes...)
 	s.ok(err)
 	return finished
 }
 
-func (s *space) tryFinishJob(name string, at time.Time, changes ...func(*batchv1.Job)) (*batchv1.Job, error) {
+func (s *space) tryFinishJob(name string, t time.Time, changes ...func(*batchv1.Job)) (*batchv1.Job, error) {
 	jobs := suite.cluster.Client.BatchV1().Jobs(s.name)
 	created, err := jobs.Create(s.ctx, job(name, append(changes, byTest)...), metav1.CreateOptions{})
 	if err != nil {
 		return created, err
 	}
-	return s.complete(created, at)
+	return s.complete(created, t)
 }
 
 // complete writes the status of a Job of [byTest] that succeeded at an instant.
-func (s *space) complete(created *batchv1.Job, at time.Time) (*batchv1.Job, error) {
-	created.Status = batchv1.JobStatus{StartTime: instant(at), CompletionTime: instant(at), Succeeded: 1}
+func (s *space) complete(created *batchv1.Job, t time.Time) (*batchv1.Job, error) {
+	created.Status = batchv1.JobStatus{StartTime: instant(t), CompletionTime: instant(t), Succeeded: 1}
 	for _, kind := range []batchv1.JobConditionType{batchv1.JobSuccessCriteriaMet, batchv1.JobComplete} {
 		created.Status.Conditions = append(created.Status.Conditions, batchv1.JobCondition{
-			Type: kind, Status: corev1.ConditionTrue, LastTransitionTime: *instant(at), LastProbeTime: *instant(at),
+			Type: kind, Status: corev1.ConditionTrue, LastTransitionTime: *instant(t), LastProbeTime: *instant(t),
 			Reason: batchv1.JobReasonCompletionsReached})
 	}
 	return suite.cluster.Client.BatchV1().Jobs(s.name).UpdateStatus(s.ctx, created, metav1.UpdateOptions{})

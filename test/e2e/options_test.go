@@ -119,8 +119,8 @@ func TestStrictOptions(t *testing.T) {
 	lenient.creates(row{job("bad", labelled("90y")), denied("validate.curfew.dev", field+bad)})
 	old := s.newJob(job("old", inTemplate(hold, "true")))
 	s.outlast(old.CreationTimestamp.Add(2 * second))
-	if said := s.expectSuccess(s.kubectl("label", "job", "old", wellknown.LabelTTL+"=1s")).stderr; !strings.Contains(said, ": Curfew deletes the Job at once; use a later one") {
-		t.Errorf("kubectl said: %s", said)
+	if output := s.expectSuccess(s.kubectl("label", "job", "old", wellknown.LabelTTL+"=1s")).stderr; !strings.Contains(output, ": Curfew deletes the Job at once; use a later one") {
+		t.Errorf("kubectl said: %s", output)
 	}
 	s.awaitGone(old)
 
@@ -236,12 +236,12 @@ func TestProtectedNamespacesGetNoDefault(t *testing.T) {
 		out := s.expectSuccess(s.kubectlInput(s.manifest(job("probe", tier(s.name))), "create", "--dry-run=server", "-o", "json", "-f", "-"))
 		return strings.Contains(out.stdout, `"ttlSecondsAfterFinished": 3600`) && strings.Contains(out.stdout, wellknown.LabelTTL), nil
 	})
-	for _, in := range []*space{&system, guarded} {
-		made := in.newJob(job("e2e-without-defaults", tier(s.name)))
+	for _, each := range []*space{&system, guarded} {
+		made := each.newJob(job("e2e-without-defaults", tier(s.name)))
 		if made.Spec.TTLSecondsAfterFinished != nil || made.Spec.ActiveDeadlineSeconds != nil || len(made.Annotations) > 0 || len(made.Labels) != 1 {
-			t.Errorf("in %s, a Job got %v, %v, annotations %v and labels %v", in.name, made.Spec.TTLSecondsAfterFinished, made.Spec.ActiveDeadlineSeconds, made.Annotations, made.Labels)
+			t.Errorf("in %s, a Job got %v, %v, annotations %v and labels %v", each.name, made.Spec.TTLSecondsAfterFinished, made.Spec.ActiveDeadlineSeconds, made.Annotations, made.Labels)
 		}
-		in.ok(in.tryDeleteJob(made.Name))
+		each.ok(each.tryDeleteJob(made.Name))
 	}
 }
 

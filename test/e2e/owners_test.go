@@ -174,24 +174,24 @@ func TestDryRunTakesEffectForWhatWaits(t *testing.T) {
 	parallel(t)
 	s := newSpace(t)
 	inTime(t, 6*second, func(wait time.Duration) bool {
-		at, said := now(), true
-		explicit := s.finishJob("explicit-"+wait.String(), at, ttl(wait))
+		when, ok := now(), true
+		explicit := s.finishJob("explicit-"+wait.String(), when, ttl(wait))
 		labelled := s.newJob(job("labelled-"+wait.String(), inTemplate(hold, "true"), labelled(lifetime.FormatDuration(wait))))
 		s.expectSuccess(s.kubectl("annotate", "namespace", s.name, wellknown.AnnotationMode+"=dry-run"))
-		if time.Now().Before(at.Add(wait - 3*second)) { // In three seconds Curfew has read that.
-			s.outlast(at.Add(wait))
-			s.outlastLabel(at.Add(wait + second))
+		if time.Now().Before(when.Add(wait - 3*second)) { // In three seconds Curfew has read that.
+			s.outlast(when.Add(wait))
+			s.outlastLabel(when.Add(wait + second))
 			s.stillThere(explicit)
 			s.stillThere(labelled)
 			s.onlyDryRuns(explicit.Name)
 			s.onlyDryRuns(labelled.Name)
 		} else {
-			said = false
+			ok = false
 		}
 		s.expectSuccess(s.kubectl("annotate", "namespace", s.name, wellknown.AnnotationMode+"-"))
 		s.awaitGone(explicit)
 		s.awaitGone(labelled)
-		return said
+		return ok
 	})
 }
 

@@ -79,8 +79,8 @@ func TestPeersCreatedSuspended(t *testing.T) {
 	s.outlastDeadline(job.GetCreationTimestamp().Add(6 * second))
 	s.untouched(job)
 	s.untouched(unsaid)
-	if said := conditions(s.getTrainJob("unsaid")); len(said) > 0 || mute.Load() == 0 {
-		t.Errorf("after %d refusals it has the conditions %v: Trainer was to say nothing", mute.Load(), said)
+	if items := conditions(s.getTrainJob("unsaid")); len(items) > 0 || mute.Load() == 0 {
+		t.Errorf("after %d refusals it has the conditions %v: Trainer was to say nothing", mute.Load(), items)
 	}
 	s.suspend("resumed", false)
 	since := s.awaitSuspended(job, metav1.ConditionFalse)
@@ -203,8 +203,8 @@ func firstChildDeletionFails(t *testing.T, deadline time.Duration) bool {
 		count = &atomic.Int32{}
 		remove := proxy.Handle(func(w http.ResponseWriter, r *http.Request) bool {
 			resource, namespace, _ := harness.Target(r.URL.Path)
-			for _, one := range resources {
-				if r.Method == http.MethodDelete && namespace == s.name && resource == one {
+			for _, name := range resources {
+				if r.Method == http.MethodDelete && namespace == s.name && resource == name {
 					if count.Add(1) == 1 {
 						w.WriteHeader(http.StatusInternalServerError)
 						return true

@@ -41,8 +41,8 @@ func bothAreKilled(t *testing.T, early time.Duration) bool {
 	if now := time.Now(); !now.Before(missed.GetCreationTimestamp().Add(early)) || !now.Before(gone) {
 		return false
 	}
-	curfews := func(deadline time.Duration, of metav1.Object) time.Time {
-		due := of.GetCreationTimestamp().Add(deadline)
+	curfews := func(deadline time.Duration, object metav1.Object) time.Time {
+		due := object.GetCreationTimestamp().Add(deadline)
 		if suite.peers.native() {
 			due = due.Add(grace)
 		}

@@ -195,9 +195,9 @@ func conditions(object metav1.Object) []metav1.Condition {
 	for _, each := range list {
 		fields, _ := each.(map[string]any)
 		text := func(name string) string { value, _ := fields[name].(string); return value }
-		at, _ := time.Parse(time.RFC3339, text("lastTransitionTime"))
+		t, _ := time.Parse(time.RFC3339, text("lastTransitionTime"))
 		out = append(out, metav1.Condition{Type: text("type"), Status: metav1.ConditionStatus(text("status")), Reason: text("reason"),
-			Message: text("message"), LastTransitionTime: metav1.NewTime(at)})
+			Message: text("message"), LastTransitionTime: metav1.NewTime(t)})
 	}
 	return out
 }

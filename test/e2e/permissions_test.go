@@ -89,8 +89,8 @@ func TestGrantsAreJudged(t *testing.T) {
 // wholeRun reports whether all tests ran, except perhaps TestPeers.
 func wholeRun() bool {
 	value := func(name string) string {
-		if one := flag.Lookup(name); one != nil {
-			return one.Value.String()
+		if f := flag.Lookup(name); f != nil {
+			return f.Value.String()
 		}
 		return ""
 	}

@@ -93,8 +93,8 @@ func TestPolicyDryRunHoldsWhatIsStamped(t *testing.T) {
 	mode := func(mode string) string {
 		return s.kubectl("patch", "lifecyclepolicy", name, "--type=merge", "-p", `{"spec":{"mode":"`+mode+`"}}`).stderr
 	}
-	if said := mode("DryRun"); !strings.Contains(said, "spec.mode: Curfew deletes and stops nothing more by the defaults of this policy") {
-		t.Errorf("the warning is %q", said)
+	if output := mode("DryRun"); !strings.Contains(output, "spec.mode: Curfew deletes and stops nothing more by the defaults of this policy") {
+		t.Errorf("the warning is %q", output)
 	}
 	s.poll("the mode to be known", func(context.Context) (bool, error) {
 		const path = `.metadata.generation} {.status.conditions[?(@.type=="Ready")].observedGeneration`

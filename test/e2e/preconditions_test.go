@@ -121,8 +121,8 @@ func TestJobWithTheOrphanFinalizer(t *testing.T) {
 	due := s.finishJob("due", now(), ttl(second), func(j *batchv1.Job) { j.Finalizers = []string{metav1.FinalizerOrphanDependents} })
 	s.awaitGone(due)
 	sent := suite.proxy.Deletes(s.name, "due")
-	for i, one := range sent {
-		last, preconditions := i == len(sent)-1, one.Options.Preconditions
+	for i, each := range sent {
+		last, preconditions := i == len(sent)-1, each.Options.Preconditions
 		if preconditions == nil || preconditions.UID == nil || *preconditions.UID != due.UID || (preconditions.ResourceVersion == nil) != last {
 			t.Errorf("DELETE %d of %d had preconditions %+v, want the UID, and the resourceVersion in all but the last", i+1, len(sent), preconditions)
 		}

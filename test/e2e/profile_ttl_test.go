@@ -22,8 +22,8 @@ import (
 )
 
 // renderDone is the status of a Render that ended at an instant.
-func renderDone(at time.Time, failed bool) string {
-	return fmt.Sprintf(`{done: true, doneAt: %q, failed: %t}`, format(at), failed)
+func renderDone(t time.Time, failed bool) string {
+	return fmt.Sprintf(`{done: true, doneAt: %q, failed: %t}`, format(t), failed)
 }
 
 // Objects of a kind with a user's KindProfile are deleted by the namespace's default, by their own

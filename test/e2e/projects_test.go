@@ -206,4 +206,4 @@ func (s state) tag(o trained) {
 	}
 }
 
-func format(at time.Time) string { return at.UTC().Format(time.RFC3339) }
+func format(t time.Time) string { return t.UTC().Format(time.RFC3339) }

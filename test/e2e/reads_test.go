@@ -22,7 +22,7 @@ func TestFeedsReadProtobuf(t *testing.T) {
 	s := newSpace(t)
 	s.awaitGone(s.finishJob("due", now(), ttl(second))) // a feed that has seen no object judges none again
 	s.expectSuccess(s.kubectl("annotate", "namespace", s.name, wellknown.AnnotationDefaultTTL+"=1h"))
-	for path, of := range map[string]struct {
+	for path, row := range map[string]struct {
 		fields string
 		watch  bool
 	}{
@@ -32,7 +32,7 @@ func TestFeedsReadProtobuf(t *testing.T) {
 		"/apis/batch/v1/namespaces/" + s.name + "/jobs": {},
 	} {
 		s.readsProtobuf(func(read harness.Read) bool {
-			return read.Path == path && read.FieldSelector == of.fields && read.LabelSelector == "" && read.Watch == of.watch
+			return read.Path == path && read.FieldSelector == row.fields && read.LabelSelector == "" && read.Watch == row.watch
 		}, path)
 	}
 }

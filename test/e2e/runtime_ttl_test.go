@@ -64,7 +64,7 @@ func TestControllerStampsRuntimes(t *testing.T) {
 		return out
 	}
 	first := stamped()
-	if at, _, ok := resolution.ParseSince(first); !ok || at.Before(started) || at.After(time.Now().Add(second)) {
+	if when, _, ok := resolution.ParseSince(first); !ok || when.Before(started) || when.After(time.Now().Add(second)) {
 		t.Errorf("it is stamped %q, want a time from %s on", first, started)
 	}
 	s.expectSuccess(own.kubectl("annotate", "--overwrite", "trainingruntime", name, wellknown.AnnotationTTL+"=2h"))

@@ -277,8 +277,8 @@ func (s *space) awaitJobFinish(job metav1.Object) time.Time {
 		_, finished := harness.JobFinish(e.Job())
 		return finished
 	})
-	at, _ := harness.JobFinish(event.Job())
-	return at
+	t, _ := harness.JobFinish(event.Job())
+	return t
 }
 
 func (s *space) awaitPodFinish(pod metav1.Object) time.Time {
@@ -290,8 +290,8 @@ func (s *space) awaitPodFinish(pod metav1.Object) time.Time {
 		_, finished := harness.PodFinish(e.Pod())
 		return finished
 	})
-	at, _ := harness.PodFinish(event.Pod())
-	return at
+	t, _ := harness.PodFinish(event.Pod())
+	return t
 }
 
 // notEarly fails the test if a deletion came before an expiry. How long after it is what benchmarks

@@ -64,9 +64,9 @@ func TestMetadataThroughSubresources(t *testing.T) {
 	}
 	s.expectRefusal(send(bad, "/pods/waiting/binding"), refused("bindings.curfew.dev", annotation, "Pod"))
 	// The API server drops the UID of a Binding that is no subresource.
-	for _, said := range []output{send(binding(ttl), "/pods/waiting/binding"), send(binding(ttl), "/bindings"), send(bad, "/bindings")} {
-		if !strings.Contains(said.stderr, `"bindings.curfew.dev" denied the request: metadata.uid: is absent`) {
-			t.Errorf("a Binding without a UID: %s", said.stderr)
+	for _, each := range []output{send(binding(ttl), "/pods/waiting/binding"), send(binding(ttl), "/bindings"), send(bad, "/bindings")} {
+		if !strings.Contains(each.stderr, `"bindings.curfew.dev" denied the request: metadata.uid: is absent`) {
+			t.Errorf("a Binding without a UID: %s", each.stderr)
 		}
 	}
 

@@ -94,9 +94,9 @@ func TestTriggerOfAnotherPackage(t *testing.T) {
 	leases := suite.cluster.Client.CoordinationV1().Leases(s.name)
 	lease := func(name string, renewed time.Time, change func(*coordinationv1.Lease)) {
 		s.Helper()
-		holder, duration, at := "it", int32(5), metav1.NewMicroTime(renewed)
+		holder, duration, microTime := "it", int32(5), metav1.NewMicroTime(renewed)
 		object := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{stale.Label: ""}},
-			Spec: coordinationv1.LeaseSpec{HolderIdentity: &holder, LeaseDurationSeconds: &duration, RenewTime: &at}}
+			Spec: coordinationv1.LeaseSpec{HolderIdentity: &holder, LeaseDurationSeconds: &duration, RenewTime: &microTime}}
 		if change != nil {
 			change(object)
 		}

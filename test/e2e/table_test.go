@@ -72,8 +72,8 @@ func (s *space) eventually(row row) {
 		out = s.kubectlInput(s.manifest(row.object), "create", "-f", "-", "--dry-run=server")
 		// How many policies there are of other tests decides about the number of the webhook that is for
 		// this one.
-		said := numbered.ReplaceAllString(strings.TrimSuffix(out.stderr, "\n"), `"$1.`)
-		return said == row.said && out.failed == strings.Contains(row.said, "Error from server"), nil
+		output := numbered.ReplaceAllString(strings.TrimSuffix(out.stderr, "\n"), `"$1.`)
+		return output == row.said && out.failed == strings.Contains(row.said, "Error from server"), nil
 	})
 	if err != nil {
 		s.Fatalf("kubectl still says:\n%s\nwant:\n%s", out.stderr, row.said)

@@ -66,8 +66,8 @@ func TestTallyFinalizer(t *testing.T) {
 			return false, err
 		}
 		for i := range list.Items {
-			if of := &list.Items[i]; of.Name != "stored" && slices.Contains(of.Finalizers, wellknown.FinalizerTally) {
-				t.Errorf("Pod %s of %v has the finalizer", of.Name, of.OwnerReferences)
+			if p := &list.Items[i]; p.Name != "stored" && slices.Contains(p.Finalizers, wellknown.FinalizerTally) {
+				t.Errorf("Pod %s of %v has the finalizer", p.Name, p.OwnerReferences)
 			}
 		}
 		return len(list.Items) == 3, nil

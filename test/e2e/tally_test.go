@@ -59,9 +59,9 @@ func (s *space) awaitTally(name string, active, succeeded, failed int64) {
 }
 
 // tallied is a Pod of a PodTally.
-func tallied(name, of string, annotations ...string) *corev1.Pod {
+func tallied(name, text string, annotations ...string) *corev1.Pod {
 	out := pod(name, corev1.RestartPolicyNever, annotations...)
-	out.Labels = map[string]string{"tally": of}
+	out.Labels = map[string]string{"tally": text}
 	return out
 }
 
@@ -81,13 +81,13 @@ func TestTallyIsKilled(t *testing.T) {
 	creates, ctx := errgroup.WithContext(s.ctx)
 	creates.SetLimit(8)
 	for i := range *tallyPods {
-		of := names[rand.IntN(len(names))]
-		object := tallied(fmt.Sprint("p", i), of)
+		name := names[rand.IntN(len(names))]
+		object := tallied(fmt.Sprint("p", i), name)
 		if rand.IntN(4) == 0 {
 			object.Annotations = map[string]string{fail: "true"}
-			failed[of]++
+			failed[name]++
 		} else {
-			succeeded[of]++
+			succeeded[name]++
 		}
 		creates.Go(func() error {
 			_, err := pods.Create(ctx, object, metav1.CreateOptions{})
@@ -105,8 +105,8 @@ func TestTallyIsKilled(t *testing.T) {
 	list, err := pods.List(s.ctx, metav1.ListOptions{})
 	s.ok(err)
 	for i := range list.Items {
-		if of := &list.Items[i]; slices.Contains(of.Finalizers, wellknown.FinalizerTally) || of.Annotations[wellknown.AnnotationCountedBy] == "" {
-			t.Errorf("Pod %s: finalizers %v, annotations %v", of.Name, of.Finalizers, of.Annotations)
+		if p := &list.Items[i]; slices.Contains(p.Finalizers, wellknown.FinalizerTally) || p.Annotations[wellknown.AnnotationCountedBy] == "" {
+			t.Errorf("Pod %s: finalizers %v, annotations %v", p.Name, p.Finalizers, p.Annotations)
 		}
 	}
 }
@@ -152,8 +152,8 @@ func TestTally(t *testing.T) {
 func (s *space) awaitReleased(name string) {
 	s.Helper()
 	s.poll("Pod "+name+" to lose the finalizer", func(ctx context.Context) (bool, error) {
-		of, err := suite.cluster.Client.CoreV1().Pods(s.name).Get(ctx, name, metav1.GetOptions{})
-		return err == nil && !slices.Contains(of.Finalizers, wellknown.FinalizerTally), err
+		p, err := suite.cluster.Client.CoreV1().Pods(s.name).Get(ctx, name, metav1.GetOptions{})
+		return err == nil && !slices.Contains(p.Finalizers, wellknown.FinalizerTally), err
 	})
 }
 

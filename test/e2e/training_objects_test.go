@@ -86,10 +86,10 @@ func (s *space) metaOf(kind, name string) *metav1.ObjectMeta {
 }
 
 // finished writes the status of a JobSet or TrainJob: a condition, since an instant.
-func (s *space) finished(kind, name, condition string, at time.Time) {
+func (s *space) finished(kind, name, condition string, t time.Time) {
 	s.Helper()
 	s.expectSuccess(s.kubectl("patch", kind, name, "--subresource=status", "--type=merge", "-p", fmt.Sprintf(
-		`{"status":{"conditions":[{"type":%q,"status":"True","reason":"Test","message":"","lastTransitionTime":%q}]}}`, condition, at.UTC().Format(time.RFC3339))))
+		`{"status":{"conditions":[{"type":%q,"status":"True","reason":"Test","message":"","lastTransitionTime":%q}]}}`, condition, t.UTC().Format(time.RFC3339))))
 }
 
 // goneBy waits for the deletion of what kubectl names, and fails the test if it came before its

@@ -12,10 +12,10 @@ import (
 // may not list a kind. No other test runs beside this one, as for TestCleanupSamples.
 func TestUnusedIsFound(t *testing.T) {
 	s, other := newSpace(t), newSpace(t)
-	name := func(of string) string { return s.name + "-" + of }
+	name := func(n string) string { return s.name + "-" + n }
 	var objects []string
-	for _, of := range []string{"unused", "mounted", "argument"} {
-		objects = append(objects, fmt.Sprintf(`{apiVersion: v1, kind: ConfigMap, metadata: {name: %s}}`, name(of)))
+	for _, text := range []string{"unused", "mounted", "argument"} {
+		objects = append(objects, fmt.Sprintf(`{apiVersion: v1, kind: ConfigMap, metadata: {name: %s}}`, name(text)))
 	}
 	s.apply(strings.Join(append(objects,
 		`{apiVersion: v1, kind: ConfigMap, metadata: {name: `+name("dashboard")+`, labels: {grafana_dashboard: "1"}}}`,
@@ -41,8 +41,8 @@ func TestUnusedIsFound(t *testing.T) {
 		matchConstraints: {resourceRules: [{apiGroups: [""], resources: [configmaps, secrets, serviceaccounts]}]},
 		exclude: {resourceRules: [{apiGroups: [""], resources: [serviceaccounts], resourceNames: [finder]}]},
 		conditions: [{name: unreferenced, expression: '!lookup.referenced'}]`)
-	preview := func(at time.Duration) string {
-		out := s.expectSuccess(s.curfew("preview", policy, "--at", time.Now().UTC().Add(at).Format(time.RFC3339), "-o",
+	preview := func(d time.Duration) string {
+		out := s.expectSuccess(s.curfew("preview", policy, "--at", time.Now().UTC().Add(d).Format(time.RFC3339), "-o",
 			`jsonpath={range .items[?(@.result=="WouldDelete")]}{.object.kind} {.object.name}{"\n"}{end}`))
 		return strings.ReplaceAll(out.stdout, s.name+"-", "")
 	}

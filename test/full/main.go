@@ -40,21 +40,21 @@ func run(ctx context.Context, names []string) error {
 	}
 	known, _ := os.ReadFile(results) // there is none before the first part has ended
 	var failed []error
-	for _, one := range chosen {
-		passed := one.name + " passed at " + strings.TrimSpace(string(commit))
+	for _, part := range chosen {
+		passed := part.name + " passed at " + strings.TrimSpace(string(commit))
 		if strings.Contains(string(known), passed+" ") {
 			fmt.Println(passed, "before; remove that line from", results, "to run it again")
 			continue
 		}
-		fmt.Printf("%s: %s\n", one.name, one.what)
+		fmt.Printf("%s: %s\n", part.name, part.what)
 		began, line := time.Now(), passed
-		err := one.execute(ctx)
+		err := part.execute(ctx)
 		if ctx.Err() != nil {
-			return errors.New("interrupted; the next run begins with " + one.name)
+			return errors.New("interrupted; the next run begins with " + part.name)
 		}
 		if err != nil {
-			line = fmt.Sprintf("%s failed, %v,", one.name, err)
-			failed = append(failed, fmt.Errorf("%s: %w", one.name, err))
+			line = fmt.Sprintf("%s failed, %v,", part.name, err)
+			failed = append(failed, fmt.Errorf("%s: %w", part.name, err))
 		}
 		line += fmt.Sprintf(" on %s after %s\n", began.UTC().Format(time.DateOnly), time.Since(began).Round(time.Second))
 		fmt.Print(line)
@@ -81,7 +81,7 @@ func choose(names []string) (chosen []part, err error) {
 		return all, nil
 	}
 	for _, name := range names {
-		some := slices.DeleteFunc(slices.Clone(all), func(one part) bool { return !strings.HasPrefix(one.name+"-", name+"-") })
+		some := slices.DeleteFunc(slices.Clone(all), func(p part) bool { return !strings.HasPrefix(p.name+"-", name+"-") })
 		if len(some) == 0 {
 			return nil, fmt.Errorf("there is no part %q: test/full/parts.go lists them", name)
 		}

@@ -66,11 +66,11 @@ func createdAt(value []byte, created time.Time) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("decode an object of etcd: %w", err)
 	}
-	of, err := meta.Accessor(object)
+	obj, err := meta.Accessor(object)
 	if err != nil {
 		return nil, err
 	}
-	of.SetCreationTimestamp(metav1.NewTime(created))
+	obj.SetCreationTimestamp(metav1.NewTime(created))
 	object.GetObjectKind().SetGroupVersionKind(*kind)
 	var out bytes.Buffer
 	err = protobuf.NewSerializer(scheme.Scheme, scheme.Scheme).Encode(object, &out)

@@ -68,8 +68,8 @@ func (c *Cluster) Audited(namespace string) (map[string]map[string]string, error
 func (c *Cluster) DeletedBy(resource, namespace, name string) (user string, err error) {
 	var first time.Time
 	err = c.eachAudited(func(event *auditEvent) {
-		of := event.ObjectRef
-		if event.Verb == "delete" && event.ResponseStatus.Code == http.StatusOK && of.Resource == resource && of.Namespace == namespace && of.Name == name && (user == "" || event.RequestReceivedTimestamp.Before(first)) {
+		row := event.ObjectRef
+		if event.Verb == "delete" && event.ResponseStatus.Code == http.StatusOK && row.Resource == resource && row.Namespace == namespace && row.Name == name && (user == "" || event.RequestReceivedTimestamp.Before(first)) {
 			user, first = event.User.Username, event.RequestReceivedTimestamp
 		}
 	})
@@ -117,8 +117,8 @@ func (c *Cluster) eachAudited(tell func(*auditEvent)) error {
 func (c *Cluster) DeletesOf(user, namespace string) ([]Delete, error) {
 	var found []Delete
 	err := c.eachAudited(func(event *auditEvent) {
-		if of := event.ObjectRef; event.Verb == "delete" && event.User.Username == user && of.Namespace == namespace {
-			found = append(found, Delete{At: event.RequestReceivedTimestamp, Resource: of.Resource, Namespace: of.Namespace, Name: of.Name, Status: event.ResponseStatus.Code})
+		if row := event.ObjectRef; event.Verb == "delete" && event.User.Username == user && row.Namespace == namespace {
+			found = append(found, Delete{At: event.RequestReceivedTimestamp, Resource: row.Resource, Namespace: row.Namespace, Name: row.Name, Status: event.ResponseStatus.Code})
 		}
 	})
 	return found, err

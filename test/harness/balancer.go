@@ -116,7 +116,7 @@ func relay(client, server net.Conn) {
 func (b *Balancer) pick() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	ready := slices.DeleteFunc(slices.Clone(b.backends), func(one *backend) bool { return !one.ready })
+	ready := slices.DeleteFunc(slices.Clone(b.backends), func(entry *backend) bool { return !entry.ready })
 	if len(ready) == 0 {
 		return 0
 	}
@@ -136,23 +136,23 @@ func (b *Balancer) probe(ctx context.Context) {
 		b.mu.Lock()
 		backends := slices.Clone(b.backends)
 		b.mu.Unlock()
-		for _, one := range backends {
-			_, err := Get(ctx, nil, "http://"+one.webhook.Health+"/readyz")
+		for _, backend := range backends {
+			_, err := Get(ctx, nil, "http://"+backend.webhook.Health+"/readyz")
 			b.mu.Lock()
-			b.heed(one, err == nil)
+			b.heed(backend, err == nil)
 			b.mu.Unlock()
 		}
 	}
 }
 
 // heed takes a change over once it has lasted for the lag.
-func (b *Balancer) heed(one *backend, ready bool) {
+func (b *Balancer) heed(entry *backend, ready bool) {
 	switch {
-	case ready == one.ready:
-		one.changes = time.Time{}
-	case one.changes.IsZero():
-		one.changes = time.Now()
-	case time.Since(one.changes) >= b.lag:
-		one.ready, one.changes = ready, time.Time{}
+	case ready == entry.ready:
+		entry.changes = time.Time{}
+	case entry.changes.IsZero():
+		entry.changes = time.Now()
+	case time.Since(entry.changes) >= b.lag:
+		entry.ready, entry.changes = ready, time.Time{}
 	}
 }

@@ -41,8 +41,8 @@ func (c *Cluster) Inventory(ctx context.Context) (map[string]bool, error) {
 				return nil, fmt.Errorf("list %s: %w", kind.Name, err)
 			}
 			for i := range all.Items {
-				of := &all.Items[i]
-				out[strings.TrimSuffix(kind.Name+"."+version.Group, ".")+" "+strings.TrimPrefix(of.Namespace+"/", "/")+of.Name] = true
+				object := &all.Items[i]
+				out[strings.TrimSuffix(kind.Name+"."+version.Group, ".")+" "+strings.TrimPrefix(object.Namespace+"/", "/")+object.Name] = true
 			}
 		}
 	}

@@ -158,8 +158,8 @@ func (p Peer) Build(ctx context.Context, out io.Writer) (string, error) {
 	cmd := exec.CommandContext(ctx, "go", "build", "-p", "2", "-buildvcs=false", "-trimpath", "-ldflags", "-s -w", "-o", target, p.program)
 	cmd.Dir = folder
 	cmd.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=-mod=readonly")
-	if said, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build %s %s: %w\n%s", p.name, module.Version, err, said)
+	if data, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build %s %s: %w\n%s", p.name, module.Version, err, data)
 	}
 	return target, nil
 }

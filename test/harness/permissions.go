@@ -49,12 +49,12 @@ func (c *Cluster) Granted(ctx context.Context) (map[string]bool, error) {
 	}
 	served := map[schema.GroupResource]bool{{Resource: "serviceaccounts"}: true}
 	for _, list := range lists {
-		of, err := schema.ParseGroupVersion(list.GroupVersion)
+		groupVersion, err := schema.ParseGroupVersion(list.GroupVersion)
 		if err != nil {
 			return nil, err
 		}
 		for _, resource := range list.APIResources {
-			served[schema.GroupResource{Group: of.Group, Resource: resource.Name}] = true
+			served[schema.GroupResource{Group: groupVersion.Group, Resource: resource.Name}] = true
 		}
 	}
 	used, err := c.used()
@@ -92,21 +92,21 @@ func (c *Cluster) used() (map[Grant]bool, error) {
 				used[Grant{account, verb, on, name}] = true
 			}
 		}
-		user, of := event.User.Username, event.ObjectRef
+		user, row := event.User.Username, event.ObjectRef
 		if as := event.ImpersonatedUser.Username; as != "" {
 			add(user, "impersonate", schema.GroupResource{Resource: "serviceaccounts"}, as[strings.LastIndex(as, ":")+1:])
 			user = as
 		}
-		on := schema.GroupResource{Group: of.APIGroup, Resource: of.Resource}
-		if of.Subresource != "" {
-			on.Resource += "/" + of.Subresource
+		on := schema.GroupResource{Group: row.APIGroup, Resource: row.Resource}
+		if row.Subresource != "" {
+			on.Resource += "/" + row.Subresource
 		}
-		add(user, event.Verb, on, of.Name)
+		add(user, event.Verb, on, row.Name)
 		if event.Verb == "watch" && strings.Contains(event.RequestURI, "sendInitialEvents=true") {
-			add(user, "list", on, of.Name) // client-go lists where the API server does not stream.
+			add(user, "list", on, row.Name) // client-go lists where the API server does not stream.
 		}
 		if event.Verb == "patch" && event.ResponseStatus.Code == http.StatusCreated {
-			add(user, "create", on, of.Name) // A server-side apply that creates needs both verbs.
+			add(user, "create", on, row.Name) // A server-side apply that creates needs both verbs.
 		}
 	})
 	return used, err

@@ -32,16 +32,16 @@ func TestKeepRunning(t *testing.T) {
 		t.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(t.Context())
-	var said []string
+	var messages []string
 	ended := make(chan error)
-	go func() { ended <- first.KeepRunning(ctx, func(line string) { said = append(said, line) }) }()
+	go func() { ended <- first.KeepRunning(ctx, func(line string) { messages = append(messages, line) }) }()
 	began(t, log, 3)
 	stop()
 	if err := <-ended; err != nil {
 		t.Error(err)
 	}
-	if want := "one ended (exit status 7) and is started again in 2s; see " + log; len(said) != 2 || said[0] != want {
-		t.Errorf("said %q, want %q twice", said, want)
+	if want := "one ended (exit status 7) and is started again in 2s; see " + log; len(messages) != 2 || messages[0] != want {
+		t.Errorf("said %q, want %q twice", messages, want)
 	}
 }
 

@@ -64,9 +64,9 @@ func (c *Cluster) serveWebhook(ctx context.Context, port int) error {
 		return err
 	}
 	ports := map[int32]int{}
-	for _, one := range pod.Spec.Containers[0].Ports {
-		if one.Name == "webhook" {
-			ports[one.ContainerPort] = port
+	for _, containerPort := range pod.Spec.Containers[0].Ports {
+		if containerPort.Name == "webhook" {
+			ports[containerPort.ContainerPort] = port
 		}
 	}
 	c.services.serveOnly(c, &Pod{Pod: pod, Name: pod.Name, ports: ports})

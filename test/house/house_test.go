@@ -31,26 +31,26 @@ func (s *source) product() bool {
 
 // eachFile calls visit for each file with a suffix, in order: with its path from the top folder, and
 // with its path from here.
-func eachFile(t *testing.T, suffix string, visit func(relative, at string)) {
+func eachFile(t *testing.T, suffix string, visit func(relative, name string)) {
 	t.Helper()
 	root := filepath.Join("..", "..")
-	err := filepath.WalkDir(root, func(at string, entry fs.DirEntry, err error) error {
+	err := filepath.WalkDir(root, func(name string, entry fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
-		relative, err := filepath.Rel(root, at)
+		relative, err := filepath.Rel(root, name)
 		if err != nil {
 			return err
 		}
 		relative = filepath.ToSlash(relative)
 		if entry.IsDir() {
-			if at != root && (strings.HasPrefix(entry.Name(), ".") || relative == "bin" || relative == "dist" || entry.Name() == "testdata") {
+			if name != root && (strings.HasPrefix(entry.Name(), ".") || relative == "bin" || relative == "dist" || entry.Name() == "testdata") {
 				return filepath.SkipDir
 			}
 			return nil
 		}
 		if strings.HasSuffix(relative, suffix) {
-			visit(relative, at)
+			visit(relative, name)
 		}
 		return nil
 	})
@@ -65,8 +65,8 @@ func sources(t *testing.T) []source {
 	if len(all) > 0 {
 		return all
 	}
-	eachFile(t, ".go", func(relative, at string) {
-		data, err := os.ReadFile(at)
+	eachFile(t, ".go", func(relative, name string) {
+		data, err := os.ReadFile(name)
 		must(t, err)
 		set := token.NewFileSet()
 		file, err := parser.ParseFile(set, relative, data, parser.ParseComments)
@@ -140,9 +140,9 @@ func TestPolicyIsPure(t *testing.T) {
 				}
 			}
 		}
-		eachCall(s, func(pkg, name string, at token.Position) {
+		eachCall(s, func(pkg, name string, position token.Position) {
 			if pkg == "time" && slices.Contains([]string{"Now", "Since", "Until", "Sleep", "After"}, name) {
-				t.Errorf("%s calls time.%s: in policy time is an argument", at, name)
+				t.Errorf("%s calls time.%s: in policy time is an argument", position, name)
 			}
 		})
 	}
@@ -187,12 +187,12 @@ func TestOnlyMainExits(t *testing.T) {
 		}
 		recovers := false
 		eachCall(s, func(pkg, name string, _ token.Position) { recovers = recovers || pkg == "" && name == "recover" })
-		eachCall(s, func(pkg, name string, at token.Position) {
+		eachCall(s, func(pkg, name string, position token.Position) {
 			if name == "panic" && recovers {
 				return
 			}
 			if pkg == "os" && name == "Exit" || pkg == "log" && strings.HasPrefix(name, "Fatal") || pkg == "" && name == "panic" {
-				t.Errorf("%s calls %s: return an error", at, strings.TrimPrefix(pkg+"."+name, "."))
+				t.Errorf("%s calls %s: return an error", position, strings.TrimPrefix(pkg+"."+name, "."))
 			}
 		})
 	}
@@ -220,7 +220,7 @@ func TestPackagesAreDocumentedAndNamed(t *testing.T) {
 
 // eachCall calls tell for each call of a package's function by its name, or of a plain function
 // with pkg "".
-func eachCall(s source, tell func(pkg, name string, at token.Position)) {
+func eachCall(s source, tell func(pkg, name string, position token.Position)) {
 	ast.Inspect(s.file, func(node ast.Node) bool {
 		call, ok := node.(*ast.CallExpr)
 		if !ok {

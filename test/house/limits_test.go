@@ -27,9 +27,9 @@ func TestLimits(t *testing.T) {
 			if len(found) == 0 {
 				t.Fatal("measures nothing")
 			}
-			for at, size := range found {
+			for text, size := range found {
 				if size > limit.most {
-					t.Errorf("%s: %d, at most %d: %s", at, size, limit.most, limit.fix)
+					t.Errorf("%s: %d, at most %d: %s", text, size, limit.most, limit.fix)
 				}
 			}
 		})

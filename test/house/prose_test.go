@@ -34,9 +34,9 @@ var (
 func sentences(page string, bad func(string) bool) (out []string) {
 	text := codeSpan.ReplaceAllString(codeBlock.ReplaceAllString(page, "\n\n"), "code")
 	for _, part := range paragraph.Split(linkOf.ReplaceAllString(text, "$1"), -1) {
-		for _, one := range sentence.Split(part, -1) {
-			if bad(one) {
-				out = append(out, strings.Join(strings.Fields(one), " "))
+		for _, name := range sentence.Split(part, -1) {
+			if bad(name) {
+				out = append(out, strings.Join(strings.Fields(name), " "))
 			}
 		}
 	}
@@ -46,14 +46,14 @@ func sentences(page string, bad func(string) bool) (out []string) {
 // TestProse reads the pages in the top folder and in docs. Its kinds of bad sentences are those of
 // badSentence.
 func TestProse(t *testing.T) {
-	eachFile(t, ".md", func(page, at string) {
+	eachFile(t, ".md", func(page, name string) {
 		if top, _, inside := strings.Cut(page, "/"); inside && top != "docs" {
 			return
 		}
-		data, err := os.ReadFile(filepath.Clean(at))
+		data, err := os.ReadFile(filepath.Clean(name))
 		must(t, err)
-		for _, one := range sentences(string(data), func(one string) bool { return badSentence(one) != "" }) {
-			t.Errorf("%s: %s: %s", page, badSentence(one), one)
+		for _, text := range sentences(string(data), func(n string) bool { return badSentence(n) != "" }) {
+			t.Errorf("%s: %s: %s", page, badSentence(text), text)
 		}
 	})
 }
@@ -101,13 +101,13 @@ func TestMessages(t *testing.T) {
 }
 
 // badSentence says how to improve a sentence, or nothing.
-func badSentence(one string) string {
+func badSentence(name string) string {
 	switch {
-	case len(strings.Fields(one)) > 35:
+	case len(strings.Fields(name)) > 35:
 		return "split what has over 35 words"
-	case british.MatchString(one):
+	case british.MatchString(name):
 		return "write labeled, judgment, honored as Kubernetes does"
-	case stumble.MatchString(one):
+	case stumble.MatchString(name):
 		return "use the terms of the Kubernetes documentation"
 	}
 	return ""
@@ -131,7 +131,7 @@ func TestBadSentences(t *testing.T) {
 		"```\nlabelled\n```\n":                  0,
 		"All is " + "told. Colours are labeled": 2,
 	} {
-		bad := sentences(text, func(one string) bool { return badSentence(one) != "" })
+		bad := sentences(text, func(n string) bool { return badSentence(n) != "" })
 		if len(bad) != want {
 			t.Errorf("%q: found %q, want %d", text, bad, want)
 		}

@@ -157,8 +157,8 @@ func (r *results) take(line []byte) {
 	name := testName{e.Package, test}
 	switch {
 	case e.Action == "output" && e.Test == "":
-		if said := strings.TrimSpace(e.Output); strings.HasPrefix(said, "exit status ") && said != "exit status 1" {
-			r.broken = said
+		if output := strings.TrimSpace(e.Output); strings.HasPrefix(output, "exit status ") && output != "exit status 1" {
+			r.broken = output
 		}
 		r.ended = r.ended || e.Output == "FAIL\n" || e.Output == "PASS\n"
 	case e.Action == "output":

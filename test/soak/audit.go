@@ -64,19 +64,19 @@ func readAudit(path string) (*audit, error) {
 		if json.Unmarshal(lines.Bytes(), &event) != nil || event.User.Username != controllerAccount || event.Impersonated != nil {
 			continue
 		}
-		code, of := event.ResponseStatus.Code, event.ObjectRef
+		code, row := event.ResponseStatus.Code, event.ObjectRef
 		if code == http.StatusForbidden {
 			out.forbade = append(out.forbade, forbidden{event.Received, event.Verb + " " + event.RequestURI})
 		}
-		if event.Verb != "delete" || len(event.RequestObject.DryRun) > 0 || of.Resource == v1alpha1.CleanupReports || code < 200 || code >= 300 {
+		if event.Verb != "delete" || len(event.RequestObject.DryRun) > 0 || row.Resource == v1alpha1.CleanupReports || code < 200 || code >= 300 {
 			continue
 		}
-		one := accepted{of.Resource + " " + of.Namespace + "/" + of.Name, event.RequestObject.Preconditions, event.Received}
+		a := accepted{row.Resource + " " + row.Namespace + "/" + row.Name, event.RequestObject.Preconditions, event.Received}
 		uid := types.UID("")
-		if one.wanted.UID != nil {
-			uid = *one.wanted.UID
+		if a.wanted.UID != nil {
+			uid = *a.wanted.UID
 		}
-		out.accepted[uid] = append(out.accepted[uid], one)
+		out.accepted[uid] = append(out.accepted[uid], a)
 	}
 	return out, lines.Err()
 }
@@ -84,9 +84,9 @@ func readAudit(path string) (*audit, error) {
 // refused are the requests that were refused because Curfew lacks a permission. An API server that
 // has just started, or has lost etcd, refuses requests until it has read the permissions.
 func (a *audit) refused(disrupted []disruption) (list []string) {
-	for _, one := range a.forbade {
-		if !disturbed(disrupted, one.at.Add(-10*time.Second), one.at) {
-			list = append(list, one.what)
+	for _, forbidden := range a.forbade {
+		if !disturbed(disrupted, forbidden.at.Add(-10*time.Second), forbidden.at) {
+			list = append(list, forbidden.what)
 		}
 	}
 	return list

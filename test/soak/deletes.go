@@ -92,10 +92,10 @@ func (d *deleteWebhook) gaveTrouble(uid string) bool {
 }
 
 // gave is how often it gave an answer.
-func (d *deleteWebhook) gave(one answer) int {
+func (d *deleteWebhook) gave(a answer) int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.counts[one]
+	return d.counts[a]
 }
 
 // decide picks the answer for one DELETE. Refusals come in a row, because a client may treat the

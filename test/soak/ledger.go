@@ -97,12 +97,12 @@ var (
 
 func (l *ledger) event(event *etcdEvent, seen time.Time) error {
 	key := string(event.KV.Key)
-	for start, of := range followed {
+	for start, resource := range followed {
 		if strings.HasPrefix(key, start) {
-			return l.object(of, key, event, seen)
+			return l.object(resource, key, event, seen)
 		}
 	}
-	for start, of := range rules {
+	for start, rule := range rules {
 		if event.Type == "DELETE" || !strings.HasPrefix(key, start) {
 			continue
 		}
@@ -110,7 +110,7 @@ func (l *ledger) event(event *etcdEvent, seen time.Time) error {
 		if err != nil {
 			return err
 		}
-		l.judge.Add(recordOf("update", of, l.rules[key], object, seen))
+		l.judge.Add(recordOf("update", rule, l.rules[key], object, seen))
 		l.rules[key] = object
 	}
 	return nil
@@ -127,18 +127,18 @@ func decode(item *kv) (*unstructured.Unstructured, error) {
 	return object, nil
 }
 
-func recordOf(verb string, of schema.GroupResource, before, after *unstructured.Unstructured, at time.Time) *invariants.Record {
+func recordOf(verb string, resource schema.GroupResource, before, after *unstructured.Unstructured, t time.Time) *invariants.Record {
 	object := after
 	if after == nil {
 		object = before
 	}
 	return &invariants.Record{
-		Verb: verb, Group: of.Group, Resource: of.Resource, Kind: object.GetKind(), Namespace: object.GetNamespace(), Name: object.GetName(),
-		Sent: at, At: at, Code: 200, Before: before, After: after,
+		Verb: verb, Group: resource.Group, Resource: resource.Resource, Kind: object.GetKind(), Namespace: object.GetNamespace(), Name: object.GetName(),
+		Sent: t, At: t, Code: 200, Before: before, After: after,
 	}
 }
 
-func (l *ledger) object(of schema.GroupResource, key string, event *etcdEvent, seen time.Time) error {
+func (l *ledger) object(resource schema.GroupResource, key string, event *etcdEvent, seen time.Time) error {
 	known := l.byKey[key]
 	if event.Type == "DELETE" {
 		if known == nil {
@@ -154,14 +154,14 @@ func (l *ledger) object(of schema.GroupResource, key string, event *etcdEvent, s
 	case err != nil:
 		return err
 	case known == nil:
-		known = &life{of: of}
+		known = &life{of: resource}
 		l.byKey[key], l.lives[object.GetUID()] = known, known
 	case known.last.GetUID() != object.GetUID():
 		return fmt.Errorf("UID %s became %s without a deletion", known.last.GetUID(), object.GetUID())
 	default:
 		for _, finalizer := range known.last.GetFinalizers() {
 			if !slices.Contains(object.GetFinalizers(), finalizer) {
-				l.lost = append(l.lost, recordOf("patch", of, known.last, object, seen))
+				l.lost = append(l.lost, recordOf("patch", resource, known.last, object, seen))
 			}
 		}
 		if object.GetDeletionTimestamp() != nil && known.last.GetDeletionTimestamp() == nil {
@@ -173,9 +173,9 @@ func (l *ledger) object(of schema.GroupResource, key string, event *etcdEvent, s
 }
 
 // delete notes the first revision in which an object is deleted.
-func (one *life) delete(seen time.Time) {
-	if one.deletion == nil {
-		one.deletion, one.before = recordOf("delete", one.of, one.last, nil, seen), one.seen
+func (l *life) delete(seen time.Time) {
+	if l.deletion == nil {
+		l.deletion, l.before = recordOf("delete", l.of, l.last, nil, seen), l.seen
 	}
 }
 
@@ -183,12 +183,12 @@ func (one *life) delete(seen time.Time) {
 func (l *ledger) overdue() (names []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, one := range l.lives {
-		if one.deletion != nil {
+	for _, life := range l.lives {
+		if life.deletion != nil {
 			continue
 		}
-		if why := l.judge.Forgotten(one.last, time.Now(), 0); why != "" {
-			names = append(names, describe(one.last)+" "+why)
+		if why := l.judge.Forgotten(life.last, time.Now(), 0); why != "" {
+			names = append(names, describe(life.last)+" "+why)
 		}
 	}
 	return names
@@ -201,9 +201,9 @@ func (l *ledger) overdue() (names []string) {
 func (l *ledger) terminating() (names []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, one := range l.lives {
-		if one.deletion != nil && !one.gone && (one.last.GetKind() != "Pod" || len(one.last.GetFinalizers()) > 0) {
-			names = append(names, fmt.Sprintf("%s with finalizers %v", describe(one.last), one.last.GetFinalizers()))
+	for _, life := range l.lives {
+		if life.deletion != nil && !life.gone && (life.last.GetKind() != "Pod" || len(life.last.GetFinalizers()) > 0) {
+			names = append(names, fmt.Sprintf("%s with finalizers %v", describe(life.last), life.last.GetFinalizers()))
 		}
 	}
 	return names

@@ -44,8 +44,8 @@ func (s *scene) mode(mode string) {
 func (s *scene) removed(before time.Duration, uid types.UID, version string) {
 	s.revision++
 	s.apply([]etcdEvent{{Type: "DELETE", KV: kv{Key: []byte(jobKey), ModRevision: s.revision}}})
-	one := accepted{name: "jobs soak-x/one", received: time.Now().Add(-before), wanted: metav1.Preconditions{UID: &uid, ResourceVersion: &version}}
-	s.by.log.accepted[uid] = append(s.by.log.accepted[uid], one)
+	a := accepted{name: "jobs soak-x/one", received: time.Now().Add(-before), wanted: metav1.Preconditions{UID: &uid, ResourceVersion: &version}}
+	s.by.log.accepted[uid] = append(s.by.log.accepted[uid], a)
 }
 
 // What etcd and the audit log show is judged by the invariants.

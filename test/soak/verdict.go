@@ -28,11 +28,11 @@ func (a *announcements) add(what, uid string) {
 }
 
 // before reports whether the writer had announced something by a time.
-func (a *announcements) before(what string, uid types.UID, at time.Time) bool {
+func (a *announcements) before(what string, uid types.UID, t time.Time) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	announced, ok := a.times[what+string(uid)]
-	return ok && !announced.After(at)
+	return ok && !announced.After(t)
 }
 
 // disruption is something that went on for a while.
@@ -48,8 +48,8 @@ type disruption struct {
 const staleness = 2 * time.Second
 
 // reach goes back from an instant as far as a rule may be stale.
-func reach(disrupted []disruption, at time.Time) time.Time {
-	from := at.Add(-staleness)
+func reach(disrupted []disruption, t time.Time) time.Time {
+	from := t.Add(-staleness)
 	for again := true; again; {
 		again = false
 		for _, d := range disrupted {
@@ -94,29 +94,29 @@ func (l *ledger) sentence(by *evidence) *verdict {
 		}
 	}
 	var left []*life
-	for uid, one := range l.lives {
+	for uid, life := range l.lives {
 		sent := by.log.accepted[uid]
 		delete(by.log.accepted, uid)
 		switch {
-		case one.deletion == nil && len(sent) > 0:
-			out.faults = append(out.faults, fmt.Sprintf("S2: a DELETE of %s was accepted, and it was not deleted", describe(one.last)))
-		case one.deletion == nil:
-			left = append(left, one)
-		case len(sent) == 0 && by.told.before("delete", uid, one.deletion.At):
+		case life.deletion == nil && len(sent) > 0:
+			out.faults = append(out.faults, fmt.Sprintf("S2: a DELETE of %s was accepted, and it was not deleted", describe(life.last)))
+		case life.deletion == nil:
+			left = append(left, life)
+		case len(sent) == 0 && by.told.before("delete", uid, life.deletion.At):
 			out.byWriter++
 		default:
 			out.deletions++
-			l.deletion(one, sent)
-			if due, why := l.judge.Due(one.deletion); why == "" && !by.troubled(string(uid)) {
-				out.lateness = append(out.lateness, max(0, one.deletion.At.Sub(later(due, one.before))))
+			l.deletion(life, sent)
+			if due, why := l.judge.Due(life.deletion); why == "" && !by.troubled(string(uid)) {
+				out.lateness = append(out.lateness, max(0, life.deletion.At.Sub(later(due, life.before))))
 			}
 		}
 	}
 	for uid, sent := range by.log.accepted {
 		out.faults = append(out.faults, fmt.Sprintf("S2: a DELETE of %s was accepted for UID %q, which never existed", sent[0].name, uid))
 	}
-	for _, one := range left { // Last, since some took the name of another.
-		l.judge.Add(recordOf("create", one.of, nil, one.last, one.seen))
+	for _, life := range left { // Last, since some took the name of another.
+		l.judge.Add(recordOf("create", life.of, nil, life.last, life.seen))
 	}
 	l.judge.Settle(by.end, 0)
 	out.faults = append(out.faults, l.judge.Faults()...)
@@ -127,20 +127,20 @@ func (l *ledger) sentence(by *evidence) *verdict {
 
 // deletion judges one of Curfew's by each DELETE that was accepted. If the API server was killed
 // before it wrote the audit log, the request had not waited for longer than the webhook may take.
-func (l *ledger) deletion(one *life, sent []accepted) {
-	of := one.deletion
-	of.Client = curfew
+func (l *ledger) deletion(entry *life, sent []accepted) {
+	record := entry.deletion
+	record.Client = curfew
 	if len(sent) == 0 {
-		of.Sent = of.At.Add(-webhookTimeout)
-		uid, version := of.Before.GetUID(), of.Before.GetResourceVersion()
-		of.Preconditions = &metav1.Preconditions{UID: &uid, ResourceVersion: &version}
-		l.judge.Add(of)
+		record.Sent = record.At.Add(-webhookTimeout)
+		uid, version := record.Before.GetUID(), record.Before.GetResourceVersion()
+		record.Preconditions = &metav1.Preconditions{UID: &uid, ResourceVersion: &version}
+		l.judge.Add(record)
 	}
 	for i := range sent {
-		next := *of
+		next := *record
 		next.Sent, next.Preconditions = sent[i].received, &sent[i].wanted
 		l.judge.Add(&next)
-		of.Sent = next.Sent
+		record.Sent = next.Sent
 	}
 }
 
@@ -151,7 +151,7 @@ func later(a, b time.Time) time.Time {
 	return a
 }
 
-func clockTime(at time.Time) string { return at.Format("15:04:05.000") }
+func clockTime(t time.Time) string { return t.Format("15:04:05.000") }
 
 func quantile(sorted []time.Duration, share float64) time.Duration {
 	if len(sorted) == 0 {

@@ -24,10 +24,10 @@ func (w *World) answer(code int, body any) *http.Response {
 	return w.response(code, "application/json", io.NopCloser(bytes.NewReader(text)), int64(len(text)))
 }
 
-func (w *World) response(code int, of string, body io.ReadCloser, length int64) *http.Response {
+func (w *World) response(code int, name string, body io.ReadCloser, length int64) *http.Response {
 	return &http.Response{
 		Status: strconv.Itoa(code) + " " + http.StatusText(code), StatusCode: code, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-		Header: http.Header{"Content-Type": {of}, "Date": {w.now().UTC().Format(http.TimeFormat)}}, Body: body, ContentLength: length,
+		Header: http.Header{"Content-Type": {name}, "Date": {w.now().UTC().Format(http.TimeFormat)}}, Body: body, ContentLength: length,
 	}
 }
 
@@ -74,11 +74,11 @@ func (w *World) document(r *Request) *http.Response {
 	case r.path == "/apis":
 		return w.answer(http.StatusOK, w.groups())
 	case len(parts) == 2 && parts[0] == "api", len(parts) == 3 && parts[0] == "apis":
-		of := schema.GroupVersion{Version: parts[len(parts)-1]}
+		groupVersion := schema.GroupVersion{Version: parts[len(parts)-1]}
 		if parts[0] == "apis" {
-			of.Group = parts[1]
+			groupVersion.Group = parts[1]
 		}
-		if found := w.resources(of); found != nil {
+		if found := w.resources(groupVersion); found != nil {
 			return w.answer(http.StatusOK, found)
 		}
 	}

@@ -60,9 +60,9 @@ func (c *Client) Kill() { c.dead.Store(true) }
 func (c *Client) Mute(muted bool) { c.muted.Store(muted) }
 
 // RoundTrip implements http.RoundTripper.
-func (c *Client) RoundTrip(of *http.Request) (*http.Response, error) {
-	ctx := of.Context()
-	r, err := c.world.read(of, c)
+func (c *Client) RoundTrip(request *http.Request) (*http.Response, error) {
+	ctx := request.Context()
+	r, err := c.world.read(request, c)
 	if err != nil {
 		return nil, err
 	}
@@ -82,13 +82,13 @@ func (c *Client) RoundTrip(of *http.Request) (*http.Response, error) {
 	case fault.Lost, c.dead.Load():
 		return nil, errLost
 	case fault.Code != 0:
-		return c.fail(of, fault), nil
+		return c.fail(request, fault), nil
 	}
 	if fault.Race != nil {
 		fault.Race()
 	}
 	response := c.world.serve(ctx, c, r)
-	response.Request = of
+	response.Request = request
 	if err := wait(ctx, fault.Late); err != nil {
 		_ = response.Body.Close()
 		return nil, err
@@ -116,7 +116,7 @@ func wait(ctx context.Context, d time.Duration) error {
 }
 
 // fail is an answer that no handler wrote, such as that of Priority and Fairness.
-func (c *Client) fail(of *http.Request, fault Fault) *http.Response {
+func (c *Client) fail(request *http.Request, fault Fault) *http.Response {
 	text := http.StatusText(fault.Code)
 	header := http.Header{"Content-Type": {"text/plain"}, "Date": {c.world.Now().UTC().Format(http.TimeFormat)}}
 	if fault.RetryAfter > 0 {
@@ -124,6 +124,6 @@ func (c *Client) fail(of *http.Request, fault Fault) *http.Response {
 	}
 	return &http.Response{
 		Status: strconv.Itoa(fault.Code) + " " + text, StatusCode: fault.Code, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-		Header: header, Body: io.NopCloser(bytes.NewReader([]byte(text))), ContentLength: int64(len(text)), Request: of,
+		Header: header, Body: io.NopCloser(bytes.NewReader([]byte(text))), ContentLength: int64(len(text)), Request: request,
 	}
 }

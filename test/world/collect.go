@@ -36,61 +36,61 @@ func (w *World) all() (out []found) {
 func (w *World) collectGarbage() {
 	all := w.all()
 	known, dependents := map[types.UID]bool{}, map[types.UID][]found{}
-	for _, one := range all {
-		known[one.GetUID()] = true
-		for _, owner := range one.GetOwnerReferences() {
-			dependents[owner.UID] = append(dependents[owner.UID], one)
+	for _, found := range all {
+		known[found.GetUID()] = true
+		for _, owner := range found.GetOwnerReferences() {
+			dependents[owner.UID] = append(dependents[owner.UID], found)
 		}
 	}
-	for _, one := range all {
-		owners := one.GetOwnerReferences()
+	for _, found := range all {
+		owners := found.GetOwnerReferences()
 		gone := !slices.ContainsFunc(owners, func(owner metav1.OwnerReference) bool { return known[owner.UID] })
-		if len(owners) > 0 && gone && one.GetDeletionTimestamp() == nil {
-			w.collect(one)
+		if len(owners) > 0 && gone && found.GetDeletionTimestamp() == nil {
+			w.collect(found)
 		}
-		if one.GetDeletionTimestamp() == nil {
+		if found.GetDeletionTimestamp() == nil {
 			continue
 		}
-		of := dependents[one.GetUID()]
-		if slices.Contains(one.GetFinalizers(), metav1.FinalizerOrphanDependents) {
-			w.orphan(one, of)
+		founds := dependents[found.GetUID()]
+		if slices.Contains(found.GetFinalizers(), metav1.FinalizerOrphanDependents) {
+			w.orphan(found, founds)
 		}
-		if slices.Contains(one.GetFinalizers(), metav1.FinalizerDeleteDependents) {
-			w.foreground(one, of)
+		if slices.Contains(found.GetFinalizers(), metav1.FinalizerDeleteDependents) {
+			w.foreground(found, founds)
 		}
 	}
 }
 
 // collect deletes an object whose owners are gone.
-func (w *World) collect(one found) {
-	_ = w.Remove(KubeController, one.resource, one.GetNamespace(), one.GetName(), metav1.DeleteOptions{
-		Preconditions:     &metav1.Preconditions{UID: new(one.GetUID()), ResourceVersion: new(one.GetResourceVersion())},
+func (w *World) collect(f found) {
+	_ = w.Remove(KubeController, f.resource, f.GetNamespace(), f.GetName(), metav1.DeleteOptions{
+		Preconditions:     &metav1.Preconditions{UID: new(f.GetUID()), ResourceVersion: new(f.GetResourceVersion())},
 		PropagationPolicy: new(metav1.DeletePropagationBackground)})
 }
 
 // orphan takes an object out of the owners of its dependents, and then lets it go.
-func (w *World) orphan(one found, dependents []found) {
+func (w *World) orphan(f found, dependents []found) {
 	for _, dependent := range dependents {
 		w.Edit(KubeController, dependent.resource, dependent.GetNamespace(), dependent.GetName(), "", func(live *unstructured.Unstructured) {
 			live.SetOwnerReferences(slices.DeleteFunc(live.GetOwnerReferences(),
-				func(owner metav1.OwnerReference) bool { return owner.UID == one.GetUID() }))
+				func(owner metav1.OwnerReference) bool { return owner.UID == f.GetUID() }))
 		})
 	}
-	w.dropFinalizer(one.resource, one.Unstructured, metav1.FinalizerOrphanDependents)
+	w.dropFinalizer(f.resource, f.Unstructured, metav1.FinalizerOrphanDependents)
 }
 
 // foreground deletes the dependents of an object, and lets it go once none is left that blocks it.
-func (w *World) foreground(one found, dependents []found) {
+func (w *World) foreground(f found, dependents []found) {
 	blocked := false
 	for _, dependent := range dependents {
 		if dependent.GetDeletionTimestamp() == nil {
 			w.collect(dependent)
 		}
 		for _, owner := range dependent.GetOwnerReferences() {
-			blocked = blocked || owner.UID == one.GetUID() && owner.BlockOwnerDeletion != nil && *owner.BlockOwnerDeletion
+			blocked = blocked || owner.UID == f.GetUID() && owner.BlockOwnerDeletion != nil && *owner.BlockOwnerDeletion
 		}
 	}
 	if !blocked {
-		w.dropFinalizer(one.resource, one.Unstructured, metav1.FinalizerDeleteDependents)
+		w.dropFinalizer(f.resource, f.Unstructured, metav1.FinalizerDeleteDependents)
 	}
 }

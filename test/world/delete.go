@@ -116,14 +116,14 @@ func (w *World) graceful(s *store, object *unstructured.Unstructured, options *m
 		if wanted == nil || *wanted >= *has {
 			return false, true
 		}
-		at := metav1.NewTime(object.GetDeletionTimestamp().Add(time.Duration(*wanted-*has) * time.Second))
-		if now := metav1.NewTime(w.now()); at.Before(&now) {
-			at = now
+		t := metav1.NewTime(object.GetDeletionTimestamp().Add(time.Duration(*wanted-*has) * time.Second))
+		if now := metav1.NewTime(w.now()); t.Before(&now) {
+			t = now
 			if *wanted != 0 {
 				wanted = new(int64(1))
 			}
 		}
-		setDeletion(object, at.Time, *wanted)
+		setDeletion(object, t.Time, *wanted)
 		return true, false
 	}
 	period, _, _ := unstructured.NestedInt64(object.Object, "spec", "terminationGracePeriodSeconds")
@@ -148,15 +148,15 @@ func (w *World) mark(object *unstructured.Unstructured) {
 		object.SetGeneration(object.GetGeneration() + 1)
 	}
 	now := w.now()
-	at := object.GetDeletionTimestamp()
-	if at == nil || at.After(now) {
-		at = new(metav1.NewTime(now))
+	t := object.GetDeletionTimestamp()
+	if t == nil || t.After(now) {
+		t = new(metav1.NewTime(now))
 	}
-	setDeletion(object, at.Time, 0)
+	setDeletion(object, t.Time, 0)
 }
 
-func setDeletion(object *unstructured.Unstructured, at time.Time, grace int64) {
-	set(object, timestamp(at), "metadata", "deletionTimestamp")
+func setDeletion(object *unstructured.Unstructured, t time.Time, grace int64) {
+	set(object, timestamp(t), "metadata", "deletionTimestamp")
 	set(object, grace, "metadata", "deletionGracePeriodSeconds")
 }
 
@@ -183,9 +183,9 @@ func finalizersAfter(s *store, object *unstructured.Unstructured, options *metav
 		foreground = *options.PropagationPolicy == metav1.DeletePropagationForeground
 	}
 	var out []string
-	for _, one := range has {
-		if one != metav1.FinalizerOrphanDependents && one != metav1.FinalizerDeleteDependents {
-			out = append(out, one)
+	for _, ha := range has {
+		if ha != metav1.FinalizerOrphanDependents && ha != metav1.FinalizerDeleteDependents {
+			out = append(out, ha)
 		}
 	}
 	if orphan {

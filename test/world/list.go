@@ -41,10 +41,10 @@ func (r *Request) selection() (selection, error) {
 	if out.fields, err = fields.ParseSelector(r.query.Get("fieldSelector")); err != nil {
 		return out, apierrors.NewBadRequest(err.Error())
 	}
-	for _, one := range out.fields.Requirements() {
+	for _, requirement := range out.fields.Requirements() {
 		known := append([]string{"metadata.name", "metadata.namespace"}, fieldsOf[r.Resource.Kind]...)
-		if !slices.Contains(known, one.Field) {
-			return out, apierrors.NewBadRequest("field label not supported: " + one.Field)
+		if !slices.Contains(known, requirement.Field) {
+			return out, apierrors.NewBadRequest("field label not supported: " + requirement.Field)
 		}
 	}
 	return out, nil
@@ -55,10 +55,10 @@ func (s *selection) matches(object *unstructured.Unstructured) bool {
 		return false
 	}
 	values := fields.Set{}
-	for _, one := range s.fields.Requirements() {
-		value, _, _ := unstructured.NestedFieldNoCopy(object.Object, strings.Split(one.Field, ".")...)
-		if values[one.Field] = ""; value != nil {
-			values[one.Field] = fmt.Sprint(value)
+	for _, requirement := range s.fields.Requirements() {
+		value, _, _ := unstructured.NestedFieldNoCopy(object.Object, strings.Split(requirement.Field, ".")...)
+		if values[requirement.Field] = ""; value != nil {
+			values[requirement.Field] = fmt.Sprint(value)
 		}
 	}
 	return s.fields.Matches(values) && s.labels.Matches(labels.Set(object.GetLabels()))
@@ -158,19 +158,19 @@ func (s *store) shown(revision int64) *snapshot {
 }
 
 func (w *World) continued(s *store, token string) (*snapshot, string, error) {
-	var at position
+	var p position
 	text, err := base64.RawURLEncoding.DecodeString(token)
-	if err != nil || json.Unmarshal(text, &at) != nil {
+	if err != nil || json.Unmarshal(text, &p) != nil {
 		return nil, "", apierrors.NewBadRequest("continue key is not valid")
 	}
-	if at.Revision == 0 {
-		return s.snapshot(w.revision), at.After, nil
+	if p.Revision == 0 {
+		return s.snapshot(w.revision), p.After, nil
 	}
-	if known := w.lists[snapshotName(s, at.Revision)]; known != nil {
-		return known, at.After, nil
+	if known := w.lists[snapshotName(s, p.Revision)]; known != nil {
+		return known, p.After, nil
 	}
 	expired := apierrors.NewResourceExpired("The provided continue parameter is too old to display a consistent list result.")
-	expired.ErrStatus.Continue = position{0, at.After}.String()
+	expired.ErrStatus.Continue = position{0, p.After}.String()
 	return nil, "", expired
 }
 

@@ -54,25 +54,25 @@ func (r *Request) dryRun() bool {
 }
 
 // read parses an HTTP request.
-func (w *World) read(of *http.Request, c *Client) (*Request, error) {
+func (w *World) read(request *http.Request, c *Client) (*Request, error) {
 	var body []byte
-	if of.Body != nil {
+	if request.Body != nil {
 		var err error
-		if body, err = io.ReadAll(of.Body); err != nil {
+		if body, err = io.ReadAll(request.Body); err != nil {
 			return nil, err
 		}
-		_ = of.Body.Close()
+		_ = request.Body.Close()
 	}
-	r := &Request{Client: c.name, User: c.user, Sent: w.Now(), path: of.URL.Path, query: of.URL.Query()}
-	if as := of.Header.Get("Impersonate-User"); as != "" {
+	r := &Request{Client: c.name, User: c.user, Sent: w.Now(), path: request.URL.Path, query: request.URL.Query()}
+	if as := request.Header.Get("Impersonate-User"); as != "" {
 		r.User = as
 	}
-	r.partial = strings.Contains(of.Header.Get("Accept"), "as=PartialObjectMetadata")
+	r.partial = strings.Contains(request.Header.Get("Accept"), "as=PartialObjectMetadata")
 	w.route(r)
 	if r.Resource == nil {
 		return r, nil
 	}
-	switch of.Method {
+	switch request.Method {
 	case http.MethodGet:
 		r.Verb = "get"
 		if r.Name == "" {
@@ -86,7 +86,7 @@ func (w *World) read(of *http.Request, c *Client) (*Request, error) {
 	case http.MethodPut:
 		r.Verb, r.bad = "update", r.decode(body)
 	case http.MethodPatch:
-		r.Verb, r.Patch, r.PatchType = "patch", body, types.PatchType(strings.Split(of.Header.Get("Content-Type"), ";")[0])
+		r.Verb, r.Patch, r.PatchType = "patch", body, types.PatchType(strings.Split(request.Header.Get("Content-Type"), ";")[0])
 	case http.MethodDelete:
 		r.Verb, r.bad = "delete", r.decodeOptions(body)
 	}
@@ -96,23 +96,23 @@ func (w *World) read(of *http.Request, c *Client) (*Request, error) {
 // route reads a path such as /apis/batch/v1/namespaces/ci/jobs/build/status.
 func (w *World) route(r *Request) {
 	parts := strings.Split(strings.Trim(r.path, "/"), "/")
-	var of schema.GroupVersionResource
+	var resource schema.GroupVersionResource
 	switch {
 	case len(parts) > 2 && parts[0] == "api":
-		of.Version, parts = parts[1], parts[2:]
+		resource.Version, parts = parts[1], parts[2:]
 	case len(parts) > 3 && parts[0] == "apis":
-		of.Group, of.Version, parts = parts[1], parts[2], parts[3:]
+		resource.Group, resource.Version, parts = parts[1], parts[2], parts[3:]
 	default:
 		return
 	}
 	if parts[0] == "namespaces" && len(parts) > 2 && parts[2] != "status" && parts[2] != "finalize" {
 		r.Namespace, parts = parts[1], parts[2:]
 	}
-	of.Resource = parts[0]
+	resource.Resource = parts[0]
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	s := w.stores[of.GroupResource()]
-	if s == nil || s.Version != of.Version || r.Namespace != "" && !s.Namespaced {
+	s := w.stores[resource.GroupResource()]
+	if s == nil || s.Version != resource.Version || r.Namespace != "" && !s.Namespaced {
 		return
 	}
 	r.Resource = &s.Resource

@@ -37,13 +37,13 @@ func builtin() []Resource {
 	var out []Resource
 	add := func(group, version string, namespaced bool, kinds map[string]string) {
 		for resource, kind := range kinds {
-			one := Resource{GroupVersionResource: schema.GroupVersionResource{Group: group, Version: version, Resource: resource},
+			r := Resource{GroupVersionResource: schema.GroupVersionResource{Group: group, Version: version, Resource: resource},
 				Kind: kind, Namespaced: namespaced, Verbs: allVerbs}
-			one.Status = slices.Contains([]string{"Pod", "Job", "Namespace", "Node"}, kind)
+			r.Status = slices.Contains([]string{"Pod", "Job", "Namespace", "Node"}, kind)
 			if group == "authorization.k8s.io" || group == "authentication.k8s.io" {
-				one.Verbs = reviewVerbs
+				r.Verbs = reviewVerbs
 			}
-			out = append(out, one)
+			out = append(out, r)
 		}
 	}
 	add("", "v1", true, map[string]string{"pods": "Pod", "configmaps": "ConfigMap", "serviceaccounts": "ServiceAccount", "events": "Event"})
@@ -108,10 +108,10 @@ func (w *World) groups() *metav1.APIGroupList {
 }
 
 // resources is the discovery document of a group and version; nil if it is not served.
-func (w *World) resources(of schema.GroupVersion) *metav1.APIResourceList {
-	out := &metav1.APIResourceList{TypeMeta: metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"}, GroupVersion: of.String()}
+func (w *World) resources(groupVersion schema.GroupVersion) *metav1.APIResourceList {
+	out := &metav1.APIResourceList{TypeMeta: metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"}, GroupVersion: groupVersion.String()}
 	for _, s := range w.order {
-		if s.GroupVersion() != of {
+		if s.GroupVersion() != groupVersion {
 			continue
 		}
 		out.APIResources = append(out.APIResources, metav1.APIResource{Name: s.Resource.Resource, Kind: s.Kind, Namespaced: s.Namespaced, Verbs: s.Verbs})

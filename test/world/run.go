@@ -95,9 +95,9 @@ func (w *World) kubelet(pod *unstructured.Unstructured) {
 	}
 }
 
-func finishedContainer(at time.Time) map[string]any {
+func finishedContainer(t time.Time) map[string]any {
 	return map[string]any{"containerStatuses": []any{map[string]any{"name": "main", "ready": false, "restartCount": int64(0), "image": "", "imageID": "",
-		"state": map[string]any{"terminated": map[string]any{"exitCode": int64(0), "finishedAt": timestamp(at)}}}}}
+		"state": map[string]any{"terminated": map[string]any{"exitCode": int64(0), "finishedAt": timestamp(t)}}}}}
 }
 
 func (w *World) setPhase(pod *unstructured.Unstructured, phase string, more map[string]any) {
@@ -182,7 +182,7 @@ func (w *World) count(job, pod *unstructured.Unstructured, succeeded, failed int
 
 func (w *World) dropFinalizer(resource string, object *unstructured.Unstructured, finalizer string) {
 	w.Edit(KubeController, resource, object.GetNamespace(), object.GetName(), "", func(live *unstructured.Unstructured) {
-		live.SetFinalizers(slices.DeleteFunc(live.GetFinalizers(), func(one string) bool { return one == finalizer }))
+		live.SetFinalizers(slices.DeleteFunc(live.GetFinalizers(), func(n string) bool { return n == finalizer }))
 	})
 }
 
@@ -200,8 +200,8 @@ func (w *World) endJob(job *unstructured.Unstructured, condition, reason string)
 // Finished returns the condition by which a Job has finished, or "".
 func Finished(job *unstructured.Unstructured) string {
 	conditions, _, _ := unstructured.NestedSlice(job.Object, "status", "conditions")
-	for _, one := range conditions {
-		condition, _ := one.(map[string]any)
+	for _, condition := range conditions {
+		condition, _ := condition.(map[string]any)
 		if kind, _ := condition["type"].(string); condition["status"] == "True" && (kind == "Complete" || kind == "Failed") {
 			return kind
 		}

@@ -69,7 +69,7 @@ func (w *World) watch(ctx context.Context, c *Client, r *Request) *http.Response
 func (b *watcher) begin(w *World) error {
 	query := b.of.query
 	version := query.Get("resourceVersion")
-	at, err := strconv.ParseInt(version, 10, 64)
+	nanos, err := strconv.ParseInt(version, 10, 64)
 	if err != nil && version != "" {
 		return apierrors.NewBadRequest("resourceVersion: Invalid value: " + version)
 	}
@@ -80,17 +80,17 @@ func (b *watcher) begin(w *World) error {
 			field.ErrorList{field.Forbidden(path, "sendInitialEvents needs resourceVersionMatch NotOlderThan, and the reverse")})
 	}
 	switch {
-	case b.streams || at == 0:
+	case b.streams || nanos == 0:
 		b.begun = false
-		if b.initial = at; b.streams && version == "" {
+		if b.initial = nanos; b.streams && version == "" {
 			b.initial = w.revision
 		}
-	case at < w.compacted:
-		expired := apierrors.NewResourceExpired(fmt.Sprintf("too old resource version: %d (%d)", at, w.compacted))
+	case nanos < w.compacted:
+		expired := apierrors.NewResourceExpired(fmt.Sprintf("too old resource version: %d (%d)", nanos, w.compacted))
 		b.write("ERROR", statusOf(expired))
 		b.ended = true
 	default:
-		b.at = at
+		b.at = nanos
 	}
 	return nil
 }
@@ -183,21 +183,21 @@ func (b *watcher) list(from *snapshot) {
 func (b *watcher) events(until int64) {
 	events := b.store.events
 	for i := sort.Search(len(events), func(i int) bool { return events[i].revision > b.at }); i < len(events); i++ {
-		one := &events[i]
-		if one.revision > until {
+		event := &events[i]
+		if event.revision > until {
 			break
 		}
-		was, is := b.wanted.matches(one.before), !one.deleted && b.wanted.matches(one.object)
+		was, is := b.wanted.matches(event.before), !event.deleted && b.wanted.matches(event.object)
 		switch {
 		case is && !was:
-			b.write("ADDED", b.of.shape(one.object))
+			b.write("ADDED", b.of.shape(event.object))
 		case is:
-			b.write("MODIFIED", b.of.shape(one.object))
+			b.write("MODIFIED", b.of.shape(event.object))
 		case was:
-			last := &unstructured.Unstructured{Object: maps.Clone(one.object.Object)}
-			if !one.deleted { // The state that still matched, at the revision at which it no longer does.
-				last = one.before.DeepCopy()
-				last.SetResourceVersion(strconv.FormatInt(one.revision, 10))
+			last := &unstructured.Unstructured{Object: maps.Clone(event.object.Object)}
+			if !event.deleted { // The state that still matched, at the revision at which it no longer does.
+				last = event.before.DeepCopy()
+				last.SetResourceVersion(strconv.FormatInt(event.revision, 10))
 			}
 			b.write("DELETED", b.of.shape(last))
 		}

@@ -66,8 +66,8 @@ type snapshot struct {
 // that every cluster has. The test fails if it uses the cluster wrongly.
 func New(t testing.TB) *World {
 	w := &World{t: t, revision: 100, stores: map[schema.GroupResource]*store{}, lists: map[string]*snapshot{}, changed: make(chan struct{})}
-	for _, one := range builtin() {
-		w.Serve(one)
+	for _, resource := range builtin() {
+		w.Serve(resource)
 	}
 	for _, name := range []string{"default", "kube-system", "curfew-system"} {
 		if _, err := w.Create("namespaces", map[string]any{"metadata": map[string]any{"name": name}}); err != nil {
@@ -78,11 +78,11 @@ func New(t testing.TB) *World {
 }
 
 // Serve adds a resource.
-func (w *World) Serve(of Resource) {
+func (w *World) Serve(resource Resource) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	s := &store{Resource: of, objects: map[string]*unstructured.Unstructured{}, wake: make(chan struct{})}
-	w.stores[of.GroupResource()] = s
+	s := &store{Resource: resource, objects: map[string]*unstructured.Unstructured{}, wake: make(chan struct{})}
+	w.stores[resource.GroupResource()] = s
 	w.order = append(w.order, s)
 }
 
@@ -226,7 +226,7 @@ func (w *World) newUID() types.UID {
 }
 
 // timestamp is a time as objects carry it.
-func timestamp(at time.Time) string { return at.UTC().Format(time.RFC3339) }
+func timestamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
 // Do sends a request in the name of a client, past all faults, and returns the object after it. The
 // client acts as a user of its name unless the request names one.

@@ -185,16 +185,16 @@ func (w *World) replace(r *Request, s *store, before, object *unstructured.Unstr
 
 // set sets a field, whatever was in its place. The object is not shared with anyone yet.
 func set(object *unstructured.Unstructured, value any, path ...string) {
-	at, last := object.Object, len(path)-1
+	values, last := object.Object, len(path)-1
 	for _, key := range path[:last] {
-		inner, ok := at[key].(map[string]any)
+		inner, ok := values[key].(map[string]any)
 		if !ok {
 			inner = map[string]any{}
-			at[key] = inner
+			values[key] = inner
 		}
-		at = inner
+		values = inner
 	}
-	at[path[last]] = value
+	values[path[last]] = value
 }
 
 // keep copies a field of the state before, or its absence.
@@ -224,9 +224,9 @@ func checkFinalizers(s *store, object *unstructured.Unstructured, path *field.Pa
 		return nil
 	}
 	known := []string{"kubernetes", metav1.FinalizerOrphanDependents, metav1.FinalizerDeleteDependents}
-	for i, one := range object.GetFinalizers() {
-		if !strings.Contains(one, "/") && !slices.Contains(known, one) {
-			errs = append(errs, field.Invalid(path.Child("finalizers").Index(i), one, "name is neither a standard finalizer name nor is it fully qualified"))
+	for i, getFinalizer := range object.GetFinalizers() {
+		if !strings.Contains(getFinalizer, "/") && !slices.Contains(known, getFinalizer) {
+			errs = append(errs, field.Invalid(path.Child("finalizers").Index(i), getFinalizer, "name is neither a standard finalizer name nor is it fully qualified"))
 		}
 	}
 	return errs

@@ -17,7 +17,7 @@ func TestKyvernoLabelIsReviewed(t *testing.T) {
 			asked := decisions(t, &world{})
 			asked.Settings.Rules = rules.Options{KyvernoLabel: understood, StrictLabels: true}
 			recorder := call{path: path, body: manifest, token: "ann"}.do(New(asked))
-			if told := strings.Contains(recorder.Body.String(), `"field":"metadata.labels[cleanup.kyverno.io/ttl]"`); recorder.Code != http.StatusOK || told != understood {
+			if ok := strings.Contains(recorder.Body.String(), `"field":"metadata.labels[cleanup.kyverno.io/ttl]"`); recorder.Code != http.StatusOK || ok != understood {
 				t.Errorf("%s, understood: %t: %d %s", path, understood, recorder.Code, recorder.Body)
 			}
 		}

@@ -156,7 +156,7 @@ func (s *service) decide(w http.ResponseWriter, r *http.Request) (format string,
 		return "", nil, tooBusy(w)
 	}
 	defer slots.inFlight.Release(1)
-	in, out, failed := negotiated(w, r.Header)
+	reader, out, failed := negotiated(w, r.Header)
 	if failed != nil {
 		return "", nil, failed
 	}
@@ -168,7 +168,7 @@ func (s *service) decide(w http.ResponseWriter, r *http.Request) (format string,
 		return "", nil, tooBusy(w)
 	}
 	defer slots.atWork.Release(1)
-	results, failed := s.judge(r, lint.Input{Data: body, JSON: in == jsonType}, options)
+	results, failed := s.judge(r, lint.Input{Data: body, JSON: reader == jsonType}, options)
 	return out, results, failed
 }
 

@@ -24,8 +24,8 @@ const (
 var mediaTypes = []string{jsonType, yamlType, "application/x-yaml", "text/yaml", "text/x-yaml"}
 
 // negotiated returns the formats of the body and of the answer.
-func negotiated(w http.ResponseWriter, header http.Header) (in, out string, _ *Problem) {
-	in, err := contentFormat(header)
+func negotiated(w http.ResponseWriter, header http.Header) (request, out string, _ *Problem) {
+	request, err := contentFormat(header)
 	if err != nil {
 		w.Header().Set("Accept-Post", strings.Join(mediaTypes, ", "))
 		return "", "", problem(http.StatusUnsupportedMediaType, err.Error())
@@ -36,7 +36,7 @@ func negotiated(w http.ResponseWriter, header http.Header) (in, out string, _ *P
 			return "", "", problem(http.StatusNotAcceptable, err.Error())
 		}
 	}
-	return in, out, nil
+	return request, out, nil
 }
 
 // contentFormat of the body; without a Content-Type it is YAML, which includes JSON.

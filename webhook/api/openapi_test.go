@@ -115,14 +115,14 @@ func TestOpenAPIIsServed(t *testing.T) {
 }
 
 func follow(document map[string]any, ref string) (any, error) {
-	var at any = document
+	var value any = document
 	for _, name := range strings.Split(strings.TrimPrefix(ref, "#/"), "/") {
-		fields, _ := at.(map[string]any)
-		if at = fields[name]; at == nil {
+		fields, _ := value.(map[string]any)
+		if value = fields[name]; value == nil {
 			return nil, fmt.Errorf("%s leads nowhere", ref)
 		}
 	}
-	return at, nil
+	return value, nil
 }
 
 // inlined is a part of the document with what it refers to in place of the references.
@@ -160,11 +160,11 @@ func described(t testing.TB, recorder *httptest.ResponseRecorder, path string) {
 	if !ok {
 		raw, _ := openAPIDocument(t)
 		whole := inlined(raw, raw["paths"]).(map[string]any)
-		at, err := follow(map[string]any{"x": whole[path]}, fmt.Sprintf("#/x/post/responses/%d/content", recorder.Code))
+		value, err := follow(map[string]any{"x": whole[path]}, fmt.Sprintf("#/x/post/responses/%d/content", recorder.Code))
 		if err != nil {
 			t.Fatalf("%s is not described", key)
 		}
-		content, _ := at.(map[string]any)[mediaType].(map[string]any)
+		content, _ := value.(map[string]any)[mediaType].(map[string]any)
 		text, err := json.Marshal(content["schema"])
 		if err != nil || content == nil {
 			t.Fatalf("%s is not described", key)

@@ -111,9 +111,9 @@ func (c *changing) run(ctx context.Context, call *session.Call) (err error) {
 	}
 	var all []*planned
 	ready := 0
-	for i, one := range selected {
+	for i, object := range selected {
 		call.Progress.Say("judging %d of %s", i+1, console.Count(len(selected), "object"))
-		each, err := c.planOne(ctx, w, one, now)
+		each, err := c.planOne(ctx, w, object, now)
 		if err != nil {
 			return err
 		}
@@ -133,36 +133,36 @@ func (c *changing) run(ctx context.Context, call *session.Call) (err error) {
 	return c.carryOut(ctx, call, w, all)
 }
 
-func (c *changing) planOne(ctx context.Context, w *world.World, one world.Selected, now time.Time) (*planned, error) {
-	if one.Gone != nil {
-		out := &planned{Selected: one, err: one.Gone}
+func (c *changing) planOne(ctx context.Context, w *world.World, object world.Selected, now time.Time) (*planned, error) {
+	if object.Gone != nil {
+		out := &planned{Selected: object, err: object.Gone}
 		if c.atOnce {
-			out.err = Nothing("%s", one.Gone)
+			out.err = Nothing("%s", object.Gone)
 		}
 		return out, nil
 	}
-	explained, err := w.Explain(ctx, one.Kind, one.Object, now)
+	explained, err := w.Explain(ctx, object.Kind, object.Object, now)
 	if err != nil {
 		return nil, err
 	}
-	obstacles, err := w.Obstacles(ctx, one.Kind, explained)
+	obstacles, err := w.Obstacles(ctx, object.Kind, explained)
 	if err != nil {
 		return nil, err
 	}
 	if c.atOnce {
-		paused, err := w.PausedLabels(ctx, one.Kind, explained.Facts.Namespace)
+		paused, err := w.PausedLabels(ctx, object.Kind, explained.Facts.Namespace)
 		if err != nil {
 			return nil, err
 		}
 		obstacles = append(append(obstacles, paused...), w.SwitchedOff(explained.Facts, policy.TriggerLabel)...)
 		obstacles = append(obstacles, w.HeldByPause(explained.Facts, policy.TriggerLabel, time.Time{})...)
 	}
-	out := &planned{Selected: one, before: DeletionOf(explained)}
-	cleaned, err := c.cleaned(ctx, w, one.Kind, explained.Facts, now)
+	out := &planned{Selected: object, before: DeletionOf(explained)}
+	cleaned, err := c.cleaned(ctx, w, object.Kind, explained.Facts, now)
 	if err != nil {
 		return nil, err
 	}
-	subject := &Subject{Object: one.Object, Explained: explained, Alias: w.Controller.Alias, Now: now}
+	subject := &Subject{Object: object.Object, Explained: explained, Alias: w.Controller.Alias, Now: now}
 	subject.MayUpdate = func(policy string) rules.Answer { return w.MayUpdatePolicy(ctx, policy) }
 	if cleaned != nil {
 		subject.Cleaned = cleaned.Source.String()

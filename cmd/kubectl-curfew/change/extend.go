@@ -89,21 +89,21 @@ func extend(s *Subject, target Target) (*Plan, error) {
 // extendBeside extends the TTL of an object that expires by label, or warns about it, while the
 // start of the TTL is not known: the TTL may expire first.
 func (s *Subject) extendBeside(patch map[string]any, target Target) (warnings []string, err error) {
-	said, why, err := s.extendToCome(patch, target)
-	if err != nil || target.By > 0 || len(said) == 0 {
+	messages, why, err := s.extendToCome(patch, target)
+	if err != nil || target.By > 0 || len(messages) == 0 {
 		return nil, err
 	}
-	return []string{fmt.Sprintf("%s, so its TTL may delete it sooner (%s): --by extends that, too", why, strings.Join(said, ", "))}, nil
+	return []string{fmt.Sprintf("%s, so its TTL may delete it sooner (%s): --by extends that, too", why, strings.Join(messages, ", "))}, nil
 }
 
 // extendUnfinished extends a TTL whose start is not known.
 func extendUnfinished(s *Subject, target Target) (*Plan, error) {
 	patch := map[string]any{}
-	said, why, err := s.extendToCome(patch, target)
+	messages, why, err := s.extendToCome(patch, target)
 	switch {
 	case err != nil:
 		return nil, err
-	case len(said) == 0:
+	case len(messages) == 0:
 		return nil, Nothing("has no expiry; --to gives it one")
 	case target.By == 0:
 		return nil, errors.New(why + ", so its TTL has no date yet: use --by or --to")
@@ -113,7 +113,7 @@ func extendUnfinished(s *Subject, target Target) (*Plan, error) {
 
 // extendToCome extends, with --by, the TTLs that count from a time that is not known yet. It returns
 // what they are without that, and why that time is not known.
-func (s *Subject) extendToCome(patch map[string]any, target Target) (said []string, why string, err error) {
+func (s *Subject) extendToCome(patch map[string]any, target Target) (messages []string, why string, err error) {
 	facts := s.facts()
 	switch {
 	case !facts.Profile.Finishable(), facts.Finished && s.Explained.ByTTL.Action != policy.RecordFinish:
@@ -128,7 +128,7 @@ func (s *Subject) extendToCome(patch map[string]any, target Target) (said []stri
 		if !value.Set || value.Err != nil || value.TTL.Never {
 			continue
 		}
-		said = append(said, fmt.Sprintf("%s once it has %s", value.TTL, outcome))
+		messages = append(messages, fmt.Sprintf("%s once it has %s", value.TTL, outcome))
 		if target.By == 0 {
 			continue
 		}
@@ -136,7 +136,7 @@ func (s *Subject) extendToCome(patch map[string]any, target Target) (said []stri
 			return nil, "", err
 		}
 	}
-	return said, why, nil
+	return messages, why, nil
 }
 
 // extendTo sets a TTL: after finished or, for kinds that do not finish, from creation.

@@ -171,8 +171,8 @@ func (s *Subject) untouchable() error {
 }
 
 // at formats a time for messages.
-func (s *Subject) at(at time.Time) string {
-	return at.In(s.Now.Location()).Format("2006-01-02 15:04:05 MST")
+func (s *Subject) at(t time.Time) string {
+	return t.In(s.Now.Location()).Format("2006-01-02 15:04:05 MST")
 }
 
 // merged applies a JSON merge patch (RFC 7396).
@@ -230,9 +230,9 @@ func (s *Subject) setLabel(patch map[string]any, until time.Time) {
 	set(patch, label(key), fresh.String())
 }
 
-func roundUp(at time.Time) time.Time {
-	whole := at.UTC().Truncate(time.Second)
-	if whole.Before(at) {
+func roundUp(t time.Time) time.Time {
+	whole := t.UTC().Truncate(time.Second)
+	if whole.Before(t) {
 		return whole.Add(time.Second)
 	}
 	return whole

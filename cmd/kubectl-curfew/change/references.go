@@ -22,11 +22,11 @@ import (
 // readReferences reads the objects that -f names: the lists that the commands print, and manifests
 // or objects as kubectl get prints them. Unless withCleaned is set, it leaves out those that only
 // cleanup policies delete: no value of theirs says when.
-func readReferences(names []string, in io.Reader, withCleaned bool) (out []world.Reference, leftOut int, err error) {
+func readReferences(names []string, r io.Reader, withCleaned bool) (out []world.Reference, leftOut int, err error) {
 	if len(names) == 0 {
 		return nil, 0, nil
 	}
-	sources, err := folders.ReadSources(names, in)
+	sources, err := folders.ReadSources(names, r)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -56,8 +56,8 @@ func readReferences(names []string, in io.Reader, withCleaned bool) (out []world
 	if empty {
 		return nil, 0, errors.New("-f: there is nothing in it: give a list or a manifest")
 	}
-	for _, one := range cleaned {
-		if !slices.Contains(out, one) {
+	for _, reference := range cleaned {
+		if !slices.Contains(out, reference) {
 			leftOut++
 		}
 	}

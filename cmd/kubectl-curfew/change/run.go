@@ -58,13 +58,13 @@ func changedOf(each *planned, now time.Time) Item {
 	if err != nil {
 		patch = []byte("null") // Plain data always marshals.
 	}
-	deletion := func(of Deletion) deletionData {
-		out := deletionData{Expiry: console.TimeData(of.Expiry, now)}
-		if of.After != nil {
-			out.TTL = of.After.String()
+	deletion := func(deletion Deletion) deletionData {
+		out := deletionData{Expiry: console.TimeData(deletion.Expiry, now)}
+		if deletion.After != nil {
+			out.TTL = deletion.After.String()
 		}
-		if of.AfterFailure != nil {
-			out.TTLFailed = of.AfterFailure.String()
+		if deletion.AfterFailure != nil {
+			out.TTLFailed = deletion.AfterFailure.String()
 		}
 		return out
 	}
@@ -146,28 +146,28 @@ const dependentsUnasked = 10
 
 // questionOf is the question before one object is changed, "" for none. Only expire-now asks:
 // a mistyped name would delete much that nothing brings back.
-func (c *changing) questionOf(ctx context.Context, w *world.World, one *planned) (string, error) {
+func (c *changing) questionOf(ctx context.Context, w *world.World, change *planned) (string, error) {
 	switch {
 	case !c.atOnce:
 		return "", nil
-	case one.Kind.IsNamespace():
-		return fmt.Sprintf("Delete %s and everything in it?", one), nil
-	case one.Kind.ClusterScoped:
-		return fmt.Sprintf("Delete %s, which is cluster-scoped?", one), nil
+	case change.Kind.IsNamespace():
+		return fmt.Sprintf("Delete %s and everything in it?", change), nil
+	case change.Kind.ClusterScoped:
+		return fmt.Sprintf("Delete %s, which is cluster-scoped?", change), nil
 	}
-	dependents, forbidden, unread, err := w.Dependents(ctx, one.Namespace, world.UIDOf(one.Object))
+	dependents, forbidden, unread, err := w.Dependents(ctx, change.Namespace, world.UIDOf(change.Object))
 	switch {
 	case err != nil:
 		return "", err
 	case len(unread) > 0:
-		return fmt.Sprintf("Delete %s and all that it owns? The API server cannot list %s.", one, strings.Join(unread, ", ")), nil
+		return fmt.Sprintf("Delete %s and all that it owns? The API server cannot list %s.", change, strings.Join(unread, ", ")), nil
 	case len(forbidden) > 0:
 		return fmt.Sprintf("Delete %s and all that it owns? You may not list %s: how many of these is not known.",
-			one, session.Some(forbidden)), nil
+			change, session.Some(forbidden)), nil
 	case dependents <= dependentsUnasked:
 		return "", nil
 	}
-	return fmt.Sprintf("Delete %s and %s that it owns?", one, console.Count(dependents, "object")), nil
+	return fmt.Sprintf("Delete %s and %s that it owns?", change, console.Count(dependents, "object")), nil
 }
 
 // deletionText is a deletion such as 2026-11-20 17:00:00 CET, 2d after it finishes, or stays.

@@ -197,11 +197,11 @@ func printNames(answer Printed, out io.Writer) error {
 }
 
 // TimeData is a time in the zone of now; nil where there is none.
-func TimeData(at, now time.Time) *time.Time {
-	if at.IsZero() {
+func TimeData(t, now time.Time) *time.Time {
+	if t.IsZero() {
 		return nil
 	}
-	return new(at.In(now.Location()))
+	return new(t.In(now.Location()))
 }
 
 // Where is file:line, as editors and terminals understand it.
@@ -214,19 +214,19 @@ func Where(file string, line int) string {
 }
 
 // Instant is a time with its zone: 2026-11-20 17:00:00 CET.
-func Instant(at time.Time, zone *time.Location) string {
-	if at.IsZero() {
+func Instant(t time.Time, zone *time.Location) string {
+	if t.IsZero() {
 		return "-"
 	}
-	return at.In(zone).Format("2006-01-02 15:04:05 MST")
+	return t.In(zone).Format("2006-01-02 15:04:05 MST")
 }
 
 // Left is the time until an instant in two units, such as 3d4h, 45s or overdue 2h15m.
-func Left(at, now time.Time) string {
-	if at.IsZero() {
+func Left(t, now time.Time) string {
+	if t.IsZero() {
 		return "-"
 	}
-	length := at.Sub(now)
+	length := t.Sub(now)
 	switch {
 	case length <= 0 && length > -time.Second:
 		return "now"
@@ -237,11 +237,11 @@ func Left(at, now time.Time) string {
 }
 
 // Relative is an instant relative to now: in 2h15m, 3d ago.
-func Relative(at, now time.Time) string {
-	if length := at.Sub(now); length > 0 {
+func Relative(t, now time.Time) string {
+	if length := t.Sub(now); length > 0 {
 		return "in " + TwoUnits(length)
 	}
-	return TwoUnits(now.Sub(at)) + " ago"
+	return TwoUnits(now.Sub(t)) + " ago"
 }
 
 func TwoUnits(length time.Duration) string {

@@ -66,10 +66,10 @@ func OneLine(text string) string {
 }
 
 // Map applies a function to each element of a list.
-func Map[T, U any](all []T, of func(T) U) []U {
+func Map[T, U any](all []T, f func(T) U) []U {
 	var out []U
-	for _, one := range all {
-		out = append(out, of(one))
+	for _, item := range all {
+		out = append(out, f(item))
 	}
 	return out
 }
@@ -78,11 +78,11 @@ func OrDash(text string) string { return cmp.Or(text, "-") }
 
 // Count is a number with what it counts, such as 1 object or 2 policies. many is the plural, by
 // default with an s.
-func Count[N int | int32 | int64](n N, one string, many ...string) string {
+func Count[N int | int32 | int64](n N, singular string, many ...string) string {
 	if n != 1 {
-		one = cmp.Or(strings.Join(many, ""), one+"s")
+		singular = cmp.Or(strings.Join(many, ""), singular+"s")
 	}
-	return fmt.Sprint(n, " ", one)
+	return fmt.Sprint(n, " ", singular)
 }
 
 // The formats that kubectl get has and cli-runtime lacks.

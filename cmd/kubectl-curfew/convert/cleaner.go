@@ -68,12 +68,12 @@ type cleanerSelector struct {
 }
 
 func (c *converter) cleaner(text []byte) {
-	var of cleaner
-	d := c.decode(text, &of, &of.TypeMeta, &of.ObjectMeta)
+	var policy cleaner
+	d := c.decode(text, &policy, &policy.TypeMeta, &policy.ObjectMeta)
 	if d == nil {
 		return
 	}
-	spec := &of.Spec
+	spec := &policy.Spec
 	selectors := cleanerParts(spec.ResourcePolicySet.ResourceSelectors)
 	switch {
 	case len(spec.ResourcePolicySet.ResourceSelectors) > maxSelectors:
@@ -88,20 +88,20 @@ func (c *converter) cleaner(text []byte) {
 		c.lost(d.source, "spec.resourcePolicySet.aggregatedSelection", "Lua is not converted, see %s", noCounterpart)
 		return
 	}
-	convertCleaner(d, &of, len(selectors))
+	convertCleaner(d, &policy, len(selectors))
 	for i := range selectors {
-		one := d.part(i)
-		selectCleaned(one, &selectors[i])
+		draft := d.part(i)
+		selectCleaned(draft, &selectors[i])
 		if lua := spec.ResourcePolicySet.AggregatedSelection; lua != "" {
-			one.lost("spec.resourcePolicySet.aggregatedSelection", "Lua is not converted: write a condition in CEL, see %s", noCounterpart)
+			draft.lost("spec.resourcePolicySet.aggregatedSelection", "Lua is not converted: write a condition in CEL, see %s", noCounterpart)
 		}
-		one.orphans("spec.deleteOptions.propagationPolicy")
+		draft.orphans("spec.deleteOptions.propagationPolicy")
 		if limit := spec.BlastRadiusLimit; limit != nil && limit.MaxPercentage != nil && len(selectors[i].LabelFilters) > 0 {
-			one.lost("spec.blastRadiusLimit.maxPercentage", "%d: Curfew counts percent of all objects of the kind, "+
+			draft.lost("spec.blastRadiusLimit.maxPercentage", "%d: Curfew counts percent of all objects of the kind, "+
 				"k8s-cleaner of those that pass labelFilters: lower it", *limit.MaxPercentage)
 		}
-		one.owned()
-		one.finish()
+		draft.owned()
+		draft.finish()
 	}
 	if len(selectors) == 0 {
 		d.finish()
@@ -109,8 +109,8 @@ func (c *converter) cleaner(text []byte) {
 }
 
 // convertCleaner takes over the fields that the policies of all selectors share.
-func convertCleaner(d *draft, of *cleaner, parts int) {
-	spec := &of.Spec
+func convertCleaner(d *draft, policy *cleaner, parts int) {
+	spec := &policy.Spec
 	text := spec.Schedule
 	for _, prefix := range []string{"CRON_TZ=", "TZ="} {
 		if rest, ok := strings.CutPrefix(text, prefix); ok {
@@ -163,65 +163,65 @@ func convertCleaner(d *draft, of *cleaner, parts int) {
 // namespaceSelector, so a selector with both is two.
 func cleanerParts(all []cleanerSelector) []cleanerSelector {
 	var out []cleanerSelector
-	for i, one := range all[:min(len(all), maxSelectors)] {
-		one.path = fmt.Sprintf("spec.resourcePolicySet.resourceSelectors[%d]", i)
-		if one.Namespace != "" && one.NamespaceSelector != "" {
-			other := one
-			other.Namespace, one.NamespaceSelector = "", ""
+	for i, selector := range all[:min(len(all), maxSelectors)] {
+		selector.path = fmt.Sprintf("spec.resourcePolicySet.resourceSelectors[%d]", i)
+		if selector.Namespace != "" && selector.NamespaceSelector != "" {
+			other := selector
+			other.Namespace, selector.NamespaceSelector = "", ""
 			out = append(out, other)
 		}
-		out = append(out, one)
+		out = append(out, selector)
 	}
 	return out
 }
 
 // selectCleaned takes over one selector.
-func selectCleaned(d *draft, of *cleanerSelector) {
+func selectCleaned(d *draft, chosen *cleanerSelector) {
 	match := &d.spec.MatchConstraints
-	resource := plural(of.Kind)
-	if builtinOf(resource, []string{of.Group}) == nil {
-		d.note(of.path+".kind", "%q: the plural %s is a guess: check it by kubectl api-resources", of.Kind, resource)
+	resource := plural(chosen.Kind)
+	if builtinOf(resource, []string{chosen.Group}) == nil {
+		d.note(chosen.path+".kind", "%q: the plural %s is a guess: check it by kubectl api-resources", chosen.Kind, resource)
 	}
 	// k8s-cleaner compares the group exactly.
-	rule := v1alpha1.ResourceRule{APIGroups: []string{of.Group}, Resources: []string{resource}}
-	if of.Version != "" {
-		rule.APIVersions = []string{of.Version}
+	rule := v1alpha1.ResourceRule{APIGroups: []string{chosen.Group}, Resources: []string{resource}}
+	if chosen.Version != "" {
+		rule.APIVersions = []string{chosen.Version}
 	}
 	match.ResourceRules = []v1alpha1.ResourceRule{rule}
-	if of.NamespaceSelector != "" {
-		selector, err := metav1.ParseToLabelSelector(of.NamespaceSelector)
+	if chosen.NamespaceSelector != "" {
+		selector, err := metav1.ParseToLabelSelector(chosen.NamespaceSelector)
 		if err != nil {
-			d.lost(of.path+".namespaceSelector", "%q: %v", of.NamespaceSelector, err)
+			d.lost(chosen.path+".namespaceSelector", "%q: %v", chosen.NamespaceSelector, err)
 		}
 		match.NamespaceSelector = selector
 	}
-	if of.Namespace != "" {
-		match.NamespaceSelector = inNamespaces(nil, []string{of.Namespace})
+	if chosen.Namespace != "" {
+		match.NamespaceSelector = inNamespaces(nil, []string{chosen.Namespace})
 	}
 	operators := map[string]metav1.LabelSelectorOperator{"Equal": metav1.LabelSelectorOpIn, "Different": metav1.LabelSelectorOpNotIn,
 		"Has": metav1.LabelSelectorOpExists, "DoesNotHave": metav1.LabelSelectorOpDoesNotExist}
-	for i, filter := range of.LabelFilters {
+	for i, filter := range chosen.LabelFilters {
 		operator, ok := operators[filter.Operation]
 		if !ok {
-			d.lost(fmt.Sprintf("%s.labelFilters[%d].operation", of.path, i),
+			d.lost(fmt.Sprintf("%s.labelFilters[%d].operation", chosen.path, i),
 				"%q is not Equal, Different, Has or DoesNotHave", filter.Operation)
 			continue
 		}
-		one := metav1.LabelSelectorRequirement{Key: filter.Key, Operator: operator}
+		requirement := metav1.LabelSelectorRequirement{Key: filter.Key, Operator: operator}
 		if operator == metav1.LabelSelectorOpIn || operator == metav1.LabelSelectorOpNotIn {
-			one.Values = []string{filter.Value}
+			requirement.Values = []string{filter.Value}
 		}
-		match.ObjectSelector = both(match.ObjectSelector, &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{one}})
+		match.ObjectSelector = both(match.ObjectSelector, &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{requirement}})
 	}
-	if of.Evaluate != "" {
+	if chosen.Evaluate != "" {
 		section := fromLua
-		if strings.Contains(of.Evaluate, "cleaner/ttl") || strings.Contains(of.Evaluate, "cleaner/expires") {
+		if strings.Contains(chosen.Evaluate, "cleaner/ttl") || strings.Contains(chosen.Evaluate, "cleaner/expires") {
 			section = "docs/from-k8s-cleaner.md#cleaners-that-are-a-ttl"
 		}
-		if of.MetricSource != nil || of.IncludeEvents || of.LogSource != nil {
+		if chosen.MetricSource != nil || chosen.IncludeEvents || chosen.LogSource != nil {
 			section = noCounterpart
 		}
-		d.lost(of.path+".evaluate", "Lua is not converted: write a condition in CEL, see %s", section)
+		d.lost(chosen.path+".evaluate", "Lua is not converted: write a condition in CEL, see %s", section)
 	}
 }
 

@@ -109,20 +109,20 @@ func TestCleanerSelects(t *testing.T) {
 
 // Settings that Curfew cannot express stop the conversion, or become a policy that deletes nothing.
 func TestCleanerSettings(t *testing.T) {
-	const one, two = `{kind: Secret, group: "", version: v1}`, `{kind: Secret, group: "", version: v1}, {kind: Pod, group: "", version: v1, namespace: ci}`
+	const single, two = `{kind: Secret, group: "", version: v1}`, `{kind: Secret, group: "", version: v1}, {kind: Pod, group: "", version: v1, namespace: ci}`
 	for _, c := range []struct {
 		selectors, more, finding string
 		policies                 int
 	}{
-		{one, ", action: Transform", `spec.action: "Transform" does not delete`, 0},
-		{one, ", action: Destroy", `spec.action: "Destroy" does not delete`, 0},
-		{one, ", surprise: 1", `unknown field "spec.surprise"`, 1},
-		{one, ", occurrenceThreshold: 101", "spec.occurrenceThreshold: 101: consecutiveRuns is 100 at most", 1},
-		{one, ", blastRadiusLimit: {maxCount: 0}", "spec.blastRadiusLimit.maxCount: 0: the Cleaner deletes nothing", 1},
+		{single, ", action: Transform", `spec.action: "Transform" does not delete`, 0},
+		{single, ", action: Destroy", `spec.action: "Destroy" does not delete`, 0},
+		{single, ", surprise: 1", `unknown field "spec.surprise"`, 1},
+		{single, ", occurrenceThreshold: 101", "spec.occurrenceThreshold: 101: consecutiveRuns is 100 at most", 1},
+		{single, ", blastRadiusLimit: {maxCount: 0}", "spec.blastRadiusLimit.maxCount: 0: the Cleaner deletes nothing", 1},
 		{two, ", blastRadiusLimit: {maxCount: 9}", "spec.blastRadiusLimit: applies to each of 2 policies", 2},
 		{`{kind: Secret, group: "", version: v1, labelFilters: [{key: a, operation: Has}]}`, ", blastRadiusLimit: {maxPercentage: 9}",
 			"spec.blastRadiusLimit.maxPercentage: 9: Curfew counts percent of all objects", 1},
-		{strings.TrimSuffix(strings.Repeat(one+", ", 101), ", "), "", "more than 100 are not converted", 0},
+		{strings.TrimSuffix(strings.Repeat(single+", ", 101), ", "), "", "more than 100 are not converted", 0},
 	} {
 		result := cleanerOf(c.selectors, c.more)
 		found := false

@@ -28,11 +28,11 @@ type conditions struct {
 	All []condition `json:"all"`
 }
 
-func (d *draft) conditions(of *conditions) {
-	for i := range of.All {
+func (d *draft) conditions(block *conditions) {
+	for i := range block.All {
 		path := fmt.Sprintf("spec.conditions.all[%d]", i)
-		if text, err := of.All[i].translate(); err != nil {
-			d.lost(path, "%s: %v", &of.All[i], err)
+		if text, err := block.All[i].translate(); err != nil {
+			d.lost(path, "%s: %v", &block.All[i], err)
 		} else {
 			d.condition(fmt.Sprintf("all-%d", i), text)
 		}
@@ -40,10 +40,10 @@ func (d *draft) conditions(of *conditions) {
 	// Kyverno keeps the object at the first condition of any that fails, such as by an absent field.
 	// CEL's || passes over it, and ? : does not.
 	chain := "false"
-	for i := len(of.Any) - 1; i >= 0; i-- {
-		text, err := of.Any[i].translate()
+	for i := len(block.Any) - 1; i >= 0; i-- {
+		text, err := block.Any[i].translate()
 		if err != nil {
-			d.lost(fmt.Sprintf("spec.conditions.any[%d]", i), "%s: %v", &of.Any[i], err)
+			d.lost(fmt.Sprintf("spec.conditions.any[%d]", i), "%s: %v", &block.Any[i], err)
 			return
 		}
 		if chain == "false" {
@@ -52,7 +52,7 @@ func (d *draft) conditions(of *conditions) {
 			chain = fmt.Sprintf("(%s) ? true : (%s)", text, chain)
 		}
 	}
-	if len(of.Any) > 0 {
+	if len(block.Any) > 0 {
 		d.condition("any", chain)
 	}
 }
@@ -106,12 +106,12 @@ func (c *condition) translate() (string, error) {
 }
 
 // exclude takes over the filters of exclude as conditions.
-func (d *draft) exclude(of *filters) {
-	for _, one := range d.list("spec.exclude", of) {
-		if one.NamespaceSelector != nil {
-			d.excludeNamespaces(one.path, &one.resources)
-		} else if text, err := exclusion(&one.resources); err != nil {
-			d.lost(one.path, "%v", err)
+func (d *draft) exclude(filter *filters) {
+	for _, placed := range d.list("spec.exclude", filter) {
+		if placed.NamespaceSelector != nil {
+			d.excludeNamespaces(placed.path, &placed.resources)
+		} else if text, err := exclusion(&placed.resources); err != nil {
+			d.lost(placed.path, "%v", err)
 		} else {
 			d.condition("exclude", text)
 		}

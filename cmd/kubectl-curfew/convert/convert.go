@@ -84,8 +84,8 @@ func (o *convertOptions) validate() error {
 	return errors.Join(errs...)
 }
 
-func (o *convertOptions) run(in io.Reader, out, diagnostics io.Writer) error {
-	result, err := o.read(in)
+func (o *convertOptions) run(r io.Reader, out, diagnostics io.Writer) error {
+	result, err := o.read(r)
 	if err != nil {
 		return err
 	}
@@ -133,8 +133,8 @@ func (r *Result) refused() (refused, all int) {
 }
 
 // read converts all files.
-func (o *convertOptions) read(in io.Reader) (Result, error) {
-	files, err := folders.ListFiles(o.files, o.recursive, nil, in)
+func (o *convertOptions) read(r io.Reader) (Result, error) {
+	files, err := folders.ListFiles(o.files, o.recursive, nil, r)
 	if err != nil {
 		return Result{}, err
 	}

@@ -82,46 +82,46 @@ type header struct {
 
 // document reads a document, and those inside it.
 func (c *converter) document(text []byte, nesting int) {
-	var of header
+	var head header
 	// Other kinds may have other types in these fields. They are not of interest.
-	_ = kjson.UnmarshalCaseSensitivePreserveInts(text, &of)
+	_ = kjson.UnmarshalCaseSensitivePreserveInts(text, &head)
 	switch {
-	case of.Kind == "List" || strings.HasSuffix(of.Kind, "List") && len(of.Items) > 0:
+	case head.Kind == "List" || strings.HasSuffix(head.Kind, "List") && len(head.Items) > 0:
 		if nesting == 0 {
-			c.lost(of.Kind, "items", "is not read: a list in lists")
+			c.lost(head.Kind, "items", "is not read: a list in lists")
 			return
 		}
-		for _, item := range of.Items {
+		for _, item := range head.Items {
 			c.document(item, nesting-1)
 		}
-	case of.Kind == "ConfigMap":
-		c.configMap(&of, nesting)
-	case of.Kind == "PolicyException":
-		c.exception(text, &of)
+	case head.Kind == "ConfigMap":
+		c.configMap(&head, nesting)
+	case head.Kind == "PolicyException":
+		c.exception(text, &head)
 	default:
-		c.documents = append(c.documents, document{c.file, text, of})
+		c.documents = append(c.documents, document{c.file, text, head})
 	}
 }
 
 // policy converts an object, or a document without a kind.
-func (c *converter) policy(text []byte, of *header) {
-	group := schema.FromAPIVersionAndKind(of.APIVersion, of.Kind).Group
+func (c *converter) policy(text []byte, head *header) {
+	group := schema.FromAPIVersionAndKind(head.APIVersion, head.Kind).Group
 	switch {
-	case group == "policies.kyverno.io" && (of.Kind == "DeletingPolicy" || of.Kind == "NamespacedDeletingPolicy"):
+	case group == "policies.kyverno.io" && (head.Kind == "DeletingPolicy" || head.Kind == "NamespacedDeletingPolicy"):
 		c.deletingPolicy(text)
-	case group == "kyverno.io" && (of.Kind == "CleanupPolicy" || of.Kind == "ClusterCleanupPolicy"):
+	case group == "kyverno.io" && (head.Kind == "CleanupPolicy" || head.Kind == "ClusterCleanupPolicy"):
 		c.cleanupPolicy(text)
-	case group == "apps.projectsveltos.io" && of.Kind == "Cleaner":
+	case group == "apps.projectsveltos.io" && head.Kind == "Cleaner":
 		c.cleaner(text)
-	case of.Kind == "" && of.Rules != nil:
+	case head.Kind == "" && head.Rules != nil:
 		c.janitorRules(text)
 	}
 }
 
 // exception reads which DeletingPolicies a PolicyException of Kyverno restricts. One of another group
 // is for policies that delete nothing.
-func (c *converter) exception(text []byte, of *header) {
-	if schema.FromAPIVersionAndKind(of.APIVersion, of.Kind).Group != "policies.kyverno.io" {
+func (c *converter) exception(text []byte, head *header) {
+	if schema.FromAPIVersionAndKind(head.APIVersion, head.Kind).Group != "policies.kyverno.io" {
 		return
 	}
 	var exception struct {
@@ -132,27 +132,27 @@ func (c *converter) exception(text []byte, of *header) {
 		} `json:"spec"`
 	}
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(text, &exception); err != nil {
-		c.exceptions[""] = "PolicyException " + of.Name // It may name any policy.
+		c.exceptions[""] = "PolicyException " + head.Name // It may name any policy.
 	}
 	for _, policy := range exception.Spec.PolicyRefs {
-		c.exceptions[policy.Name] = "PolicyException " + of.Name
+		c.exceptions[policy.Name] = "PolicyException " + head.Name
 	}
 }
 
 // configMap reads what tools keep in ConfigMaps.
-func (c *converter) configMap(of *header, nesting int) {
-	if filters, ok := of.Data["resourceFilters"]; ok {
+func (c *converter) configMap(head *header, nesting int) {
+	if filters, ok := head.Data["resourceFilters"]; ok {
 		if before := c.filters; before != nil {
 			filters = *before + " " + filters // Keep what either of them names.
 		}
 		c.filters = &filters
 	}
-	for _, key := range slices.Sorted(maps.Keys(of.Data)) {
-		if value := of.Data[key]; nesting > 0 && strings.Contains(value, "jmespath") {
+	for _, key := range slices.Sorted(maps.Keys(head.Data)) {
+		if value := head.Data[key]; nesting > 0 && strings.Contains(value, "jmespath") {
 			if rules, err := lint.ToJSON([]byte(value)); err == nil {
 				c.document(rules, nesting-1)
 			} else {
-				c.lost("ConfigMap "+of.Name, "data["+key+"]", "cannot be read: %v", err)
+				c.lost("ConfigMap "+head.Name, "data["+key+"]", "cannot be read: %v", err)
 			}
 		}
 	}

@@ -112,15 +112,15 @@ func (c *converter) draft(kind string, meta *metav1.ObjectMeta, namespaced bool)
 
 // decode begins a policy from an object, or returns nil if it cannot be read. A field that is not
 // known may restrict the policy, so the draft loses it.
-func (c *converter) decode(text []byte, into any, of *metav1.TypeMeta, meta *metav1.ObjectMeta) *draft {
+func (c *converter) decode(text []byte, into any, typeMeta *metav1.TypeMeta, meta *metav1.ObjectMeta) *draft {
 	unknown, err := json.UnmarshalStrict(text, into)
-	d := c.draft(of.Kind, meta, of.Kind == "CleanupPolicy" || of.Kind == "NamespacedDeletingPolicy")
+	d := c.draft(typeMeta.Kind, meta, typeMeta.Kind == "CleanupPolicy" || typeMeta.Kind == "NamespacedDeletingPolicy")
 	if err != nil {
 		c.lost(d.source, "", "cannot be read: %v", err)
 		return nil
 	}
-	for _, one := range unknown {
-		d.lost("", "%v", one)
+	for _, problem := range unknown {
+		d.lost("", "%v", problem)
 	}
 	if d.namespaced {
 		d.note("spec.serviceAccountName", "the policy deletes as service account %q of its namespace: "+

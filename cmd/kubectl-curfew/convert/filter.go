@@ -49,7 +49,7 @@ func (r *resources) names() []string {
 func (d *draft) rules(path string, r *resources) []v1alpha1.ResourceRule {
 	var out []v1alpha1.ResourceRule
 	for i, kind := range r.Kinds {
-		one, note, reason := rule(kind)
+		resourceRule, note, reason := rule(kind)
 		field := fmt.Sprintf("%s.kinds[%d]", path, i)
 		if reason != "" {
 			d.lost(field, "%q %s", kind, reason)
@@ -58,8 +58,8 @@ func (d *draft) rules(path string, r *resources) []v1alpha1.ResourceRule {
 		if note != "" {
 			d.note(field, "%q: %s", kind, note)
 		}
-		one.ResourceNames = r.names()
-		out = append(out, one)
+		resourceRule.ResourceNames = r.names()
+		out = append(out, resourceRule)
 	}
 	return out
 }
@@ -126,23 +126,23 @@ func selectorCode(selector *metav1.LabelSelector) ([]string, error) {
 		return nil, nil
 	}
 	var out []string
-	for _, one := range both(&metav1.LabelSelector{}, selector).MatchExpressions {
-		if strings.ContainsAny(one.Key, "*?") {
+	for _, requirement := range both(&metav1.LabelSelector{}, selector).MatchExpressions {
+		if strings.ContainsAny(requirement.Key, "*?") {
 			return nil, fmt.Errorf("wildcards in the keys of labels are not supported")
 		}
-		label := fmt.Sprintf("object.metadata.?labels[?%q]", one.Key)
+		label := fmt.Sprintf("object.metadata.?labels[?%q]", requirement.Key)
 		present, value := label+".hasValue()", label+`.orValue("")`
-		switch one.Operator {
+		switch requirement.Operator {
 		case metav1.LabelSelectorOpIn:
-			out = append(out, present, anyOf(value, one.Values))
+			out = append(out, present, anyOf(value, requirement.Values))
 		case metav1.LabelSelectorOpNotIn:
-			out = append(out, fmt.Sprintf("!(%s && %s)", present, anyOf(value, one.Values)))
+			out = append(out, fmt.Sprintf("!(%s && %s)", present, anyOf(value, requirement.Values)))
 		case metav1.LabelSelectorOpExists:
 			out = append(out, present)
 		case metav1.LabelSelectorOpDoesNotExist:
 			out = append(out, "!"+present)
 		default:
-			return nil, fmt.Errorf("operator %q of a selector is not known", one.Operator)
+			return nil, fmt.Errorf("operator %q of a selector is not known", requirement.Operator)
 		}
 	}
 	return out, nil
@@ -264,8 +264,8 @@ func in(key code, operator string, value any) (string, error) {
 		return "", fmt.Errorf("%s is not a string", key.text)
 	}
 	var values []string
-	for _, one := range items {
-		text, ok := one.(string)
+	for _, element := range items {
+		text, ok := element.(string)
 		if !ok || isInteger(text) && key.typ == typAny {
 			return "", fmt.Errorf("operator %s is supported with a list of texts only", operator)
 		}

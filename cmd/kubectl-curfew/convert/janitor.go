@@ -70,24 +70,24 @@ func (c *converter) janitorRules(text []byte) {
 		"--include-namespaces, --exclude-namespaces, --include-resources and --exclude-resources leave out: " +
 		"narrow matchConstraints in the same way"})
 	for i := range file.Rules {
-		of := &file.Rules[i]
+		old := &file.Rules[i]
 		path := fmt.Sprintf("rules[%d]", i)
-		d := c.draft("rule", &metav1.ObjectMeta{Name: of.ID}, false)
-		for _, one := range unknown {
-			if text := one.Error(); strings.Contains(text, path+".") || !strings.Contains(text, "rules[") {
+		d := c.draft("rule", &metav1.ObjectMeta{Name: old.ID}, false)
+		for _, problem := range unknown {
+			if text := problem.Error(); strings.Contains(text, path+".") || !strings.Contains(text, "rules[") {
 				d.lost("", "%s", text)
 			}
 		}
-		d.janitorRule(path, of, file.Rules[:i])
+		d.janitorRule(path, old, file.Rules[:i])
 	}
 }
 
-func (d *draft) janitorRule(path string, of *janitorRule, earlier []janitorRule) {
-	if !janitorID.MatchString(of.ID) || len(of.ID) > 63 {
-		d.lost(path+".id", "%q is not a name", of.ID)
+func (d *draft) janitorRule(path string, old *janitorRule, earlier []janitorRule) {
+	if !janitorID.MatchString(old.ID) || len(old.ID) > 63 {
+		d.lost(path+".id", "%q is not a name", old.ID)
 		d.name = ""
 	}
-	ttl, err := of.ttl()
+	ttl, err := old.ttl()
 	if err != nil {
 		d.lost(path+".ttl", "%v", err)
 	}
@@ -97,10 +97,10 @@ func (d *draft) janitorRule(path string, of *janitorRule, earlier []janitorRule)
 		return
 	}
 	d.schedule(d.options.Schedule)
-	d.janitorResources(path, of)
-	n, text, matchErr := of.matches()
+	d.janitorResources(path, old)
+	n, text, matchErr := old.matches()
 	if matchErr != nil {
-		d.lost(path+".jmespath", "%q: %v", of.JMESPath, matchErr)
+		d.lost(path+".jmespath", "%q: %v", old.JMESPath, matchErr)
 	} else {
 		d.condition("matches", text)
 	}
@@ -113,7 +113,7 @@ func (d *draft) janitorRule(path string, of *janitorRule, earlier []janitorRule)
 	}
 	d.condition("no-ttl", `!object.metadata.?annotations[?"janitor/ttl"].hasValue()`)
 	for i := range earlier {
-		d.earlier(&earlier[i], of, ttl)
+		d.earlier(&earlier[i], old, ttl)
 	}
 	if matchErr == nil && mentionsContext(n) {
 		d.note(path+".jmespath", "lookup.mounted is true for a claim that any Pod or pod template refers to, also the template of a CronJob")
@@ -175,14 +175,14 @@ func ofKinds(resources []string, text string) string {
 
 func overlap(a, b []string) bool {
 	return slices.Contains(a, "*") || slices.Contains(b, "*") ||
-		slices.ContainsFunc(a, func(one string) bool { return slices.Contains(b, one) })
+		slices.ContainsFunc(a, func(n string) bool { return slices.Contains(b, n) })
 }
 
 // janitorResources takes over the resources, which kube-janitor names without a group.
-func (d *draft) janitorResources(path string, of *janitorRule) {
+func (d *draft) janitorResources(path string, old *janitorRule) {
 	match := &d.spec.MatchConstraints
 	byGroup := map[string][]string{}
-	for _, plural := range of.Resources {
+	for _, plural := range old.Resources {
 		known := builtinBy(func(b *builtin) bool { return b.plural == plural })
 		switch {
 		case plural == "*":

@@ -14,8 +14,8 @@ func rules(t *testing.T, text string) (map[string]*cleanup.Policy, map[string]bo
 	result := convert.Source("", []byte("rules:\n"+text), options)
 	compiled, suspended := map[string]*cleanup.Policy{}, map[string]bool{}
 	for i := range result.Policies {
-		one := &result.Policies[i]
-		compiled[one.Object.GetName()], suspended[one.Object.GetName()] = usable(t, one), one.Spec.Suspend
+		policy := &result.Policies[i]
+		compiled[policy.Object.GetName()], suspended[policy.Object.GetName()] = usable(t, policy), policy.Spec.Suspend
 	}
 	return compiled, suspended
 }

@@ -113,18 +113,18 @@ func (d dialect) call(n *node) (code, error) {
 	case ofTime && name == "time_add":
 		return d.timeAdd(n)
 	}
-	of, ok := functions[name]
-	if !ok || of.kyverno && d != kyverno {
+	function, ok := functions[name]
+	if !ok || function.kyverno && d != kyverno {
 		return code{}, fmt.Errorf("function %s is not supported", name)
 	}
-	if ofTime && len(n.Children) < of.args {
+	if ofTime && len(n.Children) < function.args {
 		return code{}, fmt.Errorf("function %s has too few arguments", name)
 	}
-	if !ofTime && len(n.Children) != of.args {
-		return code{}, fmt.Errorf("function %s has %d arguments, not %d", name, len(n.Children), of.args)
+	if !ofTime && len(n.Children) != function.args {
+		return code{}, fmt.Errorf("function %s has %d arguments, not %d", name, len(n.Children), function.args)
 	}
 	first, args := typAny, []any{}
-	for i := range of.args {
+	for i := range function.args {
 		var arg code
 		var err error
 		if ofTime {
@@ -142,13 +142,13 @@ func (d dialect) call(n *node) (code, error) {
 	}
 	switch {
 	case name == "contains" && first == typString:
-		of.text = "%s.contains(%s)"
+		function.text = "%s.contains(%s)"
 	case name == "contains" && first == typList:
-		of.text = "%[2]s in %[1]s"
-	case of.args == 0:
-		return code{of.text, of.typ}, nil
+		function.text = "%[2]s in %[1]s"
+	case function.args == 0:
+		return code{function.text, function.typ}, nil
 	}
-	return code{fmt.Sprintf(of.text, args...), of.typ}, nil
+	return code{fmt.Sprintf(function.text, args...), function.typ}, nil
 }
 
 func (d dialect) timeSince(n *node) (code, error) {

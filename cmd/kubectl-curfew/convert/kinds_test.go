@@ -46,7 +46,7 @@ func TestKindSelectors(t *testing.T) {
 			}
 		}
 		for _, f := range result.Findings {
-			if at, reason, _ := strings.Cut(f.Reason, "\" "); f.Lost && strings.HasSuffix(f.Field, "kinds[0]") && at != "" {
+			if name, reason, _ := strings.Cut(f.Reason, "\" "); f.Lost && strings.HasSuffix(f.Field, "kinds[0]") && name != "" {
 				reasons = append(reasons, reason)
 			}
 		}

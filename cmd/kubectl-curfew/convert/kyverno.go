@@ -30,36 +30,36 @@ type cleanupPolicy struct {
 }
 
 func (c *converter) cleanupPolicy(text []byte) {
-	var of cleanupPolicy
-	d := c.decode(text, &of, &of.TypeMeta, &of.ObjectMeta)
+	var policy cleanupPolicy
+	d := c.decode(text, &policy, &policy.TypeMeta, &policy.ObjectMeta)
 	if d == nil {
 		return
 	}
-	d.spec.PropagationPolicy = of.Spec.DeletionPropagationPolicy
-	if value := of.Annotations[annotationPropagation]; value != "" && d.spec.PropagationPolicy == "" {
+	d.spec.PropagationPolicy = policy.Spec.DeletionPropagationPolicy
+	if value := policy.Annotations[annotationPropagation]; value != "" && d.spec.PropagationPolicy == "" {
 		d.spec.PropagationPolicy = metav1.DeletionPropagation(value)
 	}
 	d.propagation()
-	if len(of.Spec.Context) > 0 {
+	if len(policy.Spec.Context) > 0 {
 		d.note("spec.context", "variables of the context are not supported: conditions that use them are not converted")
 	}
-	d.schedule(of.Spec.Schedule)
-	all := d.list("spec.match", &of.Spec.Match)
+	d.schedule(policy.Spec.Schedule)
+	all := d.list("spec.match", &policy.Spec.Match)
 	if len(all) == 0 {
 		d.lost("spec.match", "is empty, or cannot be converted")
 	}
 	for i := range all {
-		one := d
+		draft := d
 		if len(all) > 1 {
-			one = d.part(i)
+			draft = d.part(i)
 		}
-		one.match(all[i].path, &all[i].resources)
-		one.exclude(&of.Spec.Exclude)
-		one.conditions(&of.Spec.Conditions)
-		one.orphans("spec.deletionPropagationPolicy")
-		one.filtered()
-		one.owned()
-		one.finish()
+		draft.match(all[i].path, &all[i].resources)
+		draft.exclude(&policy.Spec.Exclude)
+		draft.conditions(&policy.Spec.Conditions)
+		draft.orphans("spec.deletionPropagationPolicy")
+		draft.filtered()
+		draft.owned()
+		draft.finish()
 	}
 	if len(all) == 0 {
 		d.finish()
@@ -104,11 +104,11 @@ type placed struct {
 }
 
 // list returns the filters of any, or the one of all.
-func (d *draft) list(path string, of *filters) []placed {
-	all, path := of.Any, path+".any"
-	if len(of.All) > 0 {
-		all, path = of.All, strings.TrimSuffix(path, "any")+"all"
-		if len(of.All)+len(of.Any) > 1 {
+func (d *draft) list(path string, filter *filters) []placed {
+	all, path := filter.Any, path+".any"
+	if len(filter.All) > 0 {
+		all, path = filter.All, strings.TrimSuffix(path, "any")+"all"
+		if len(filter.All)+len(filter.Any) > 1 {
 			d.lost(path, "is converted with a single filter, and without any beside it: write one filter")
 			return nil
 		}
@@ -157,15 +157,15 @@ type resourceRule struct {
 }
 
 func (c *converter) deletingPolicy(text []byte) {
-	var of deletingPolicy
-	d := c.decode(text, &of, &of.TypeMeta, &of.ObjectMeta)
+	var policy deletingPolicy
+	d := c.decode(text, &policy, &policy.TypeMeta, &policy.ObjectMeta)
 	if d == nil {
 		return
 	}
-	d.spec.PropagationPolicy = of.Spec.DeletionPropagationPolicy
+	d.spec.PropagationPolicy = policy.Spec.DeletionPropagationPolicy
 	d.propagation()
-	d.schedule(of.Spec.Schedule)
-	if from := of.Spec.MatchConstraints; from != nil {
+	d.schedule(policy.Spec.Schedule)
+	if from := policy.Spec.MatchConstraints; from != nil {
 		match, path := &d.spec.MatchConstraints, "spec.matchConstraints"
 		match.ResourceRules = d.resourceRules(path+".resourceRules", from.ResourceRules, true)
 		match.NamespaceSelector, match.ObjectSelector = from.NamespaceSelector, from.ObjectSelector
@@ -177,14 +177,14 @@ func (c *converter) deletingPolicy(text []byte) {
 			d.spec.Exclude = &v1alpha1.CleanupExclusion{ResourceRules: rules}
 		}
 	}
-	for _, variable := range of.Spec.Variables {
+	for _, variable := range policy.Spec.Variables {
 		expression := v1alpha1.Expression(fromKyverno(variable.Expression))
 		d.spec.Variables = append(d.spec.Variables, v1alpha1.CleanupVariable{Name: variable.Name, Expression: expression})
 	}
-	for _, condition := range of.Spec.Conditions {
+	for _, condition := range policy.Spec.Conditions {
 		d.condition(condition.Name, fromKyverno(condition.Expression))
 	}
-	if exception := cmp.Or(d.exceptions[of.Name], d.exceptions[""]); exception != "" {
+	if exception := cmp.Or(d.exceptions[policy.Name], d.exceptions[""]); exception != "" {
 		d.lost("spec.policyRefs of "+exception,
 			"keeps objects of this policy: write its matchConditions and images here, as conditions that are false for them")
 	} else if len(d.exceptions) == 0 {
@@ -202,11 +202,11 @@ func (c *converter) deletingPolicy(text []byte) {
 func (d *draft) resourceRules(path string, rules []resourceRule, match bool) []v1alpha1.ResourceRule {
 	var out []v1alpha1.ResourceRule
 	for i := range rules {
-		one := &rules[i]
+		resourceRule := &rules[i]
 		field := fmt.Sprintf("%s[%d]", path, i)
-		all := strings.Join(slices.Concat(one.APIGroups, one.APIVersions, one.Resources, one.ResourceNames), " ")
+		all := strings.Join(slices.Concat(resourceRule.APIGroups, resourceRule.APIVersions, resourceRule.Resources, resourceRule.ResourceNames), " ")
 		switch {
-		case len(one.Resources) == 0 || len(one.APIGroups) == 0:
+		case len(resourceRule.Resources) == 0 || len(resourceRule.APIGroups) == 0:
 			d.lost(field, "names no group or no resource")
 			continue
 		case strings.Contains(all, "/"):
@@ -215,12 +215,12 @@ func (d *draft) resourceRules(path string, rules []resourceRule, match bool) []v
 		case match && strings.ContainsAny(all, "*?"):
 			d.lost(field, "has a wildcard, by which Kyverno deletes nothing: write group, version, resource and names in full")
 			continue
-		case match && one.otherScope():
-			d.lost(field+".scope", "%q is converted for kinds of Kubernetes that have this scope", one.Scope)
+		case match && resourceRule.otherScope():
+			d.lost(field+".scope", "%q is converted for kinds of Kubernetes that have this scope", resourceRule.Scope)
 		}
-		into := v1alpha1.ResourceRule{APIGroups: one.APIGroups, Resources: one.Resources, ResourceNames: one.ResourceNames}
-		if !slices.Contains(one.APIVersions, "*") {
-			into.APIVersions = one.APIVersions
+		into := v1alpha1.ResourceRule{APIGroups: resourceRule.APIGroups, Resources: resourceRule.Resources, ResourceNames: resourceRule.ResourceNames}
+		if !slices.Contains(resourceRule.APIVersions, "*") {
+			into.APIVersions = resourceRule.APIVersions
 		}
 		out = append(out, into)
 	}

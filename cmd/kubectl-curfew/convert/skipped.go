@@ -35,8 +35,8 @@ func (d *draft) filtered() {
 		d.note("resourceFilters", "the defaults of Kyverno's chart are assumed: give convert the ConfigMap kyverno, too, if yours differ")
 	}
 	var all []string
-	for _, one := range resourceFilter.FindAllString(text, -1) {
-		filter, ok := d.filter(one)
+	for _, filter := range resourceFilter.FindAllString(text, -1) {
+		filter, ok := d.filter(filter)
 		if !ok {
 			continue
 		}
@@ -82,8 +82,8 @@ func (d *draft) filter(text string) (out resources, ok bool) {
 // kindOf is the kind of a selector such as v1/Pod. A subresource follows a slash or a dot; any of them,
 // as in Pod.*, also means the object itself.
 func kindOf(text string) string {
-	at := strings.LastIndex(text, "/") + 1
-	text = text[:at] + strings.ReplaceAll(text[at:], ".", "/")
+	i := strings.LastIndex(text, "/") + 1
+	text = text[:i] + strings.ReplaceAll(text[i:], ".", "/")
 	if owner, all := strings.CutSuffix(text, "/*"); all && !numbered.MatchString(path.Base(owner)) {
 		text = owner
 	}

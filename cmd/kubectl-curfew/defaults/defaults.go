@@ -141,9 +141,9 @@ func valueText(value resolution.Value) string {
 func (a *defaultsAnswer) unusable() []*lifetime.Setting {
 	var out []*lifetime.Setting
 	for _, each := range a.kinds {
-		for _, one := range each.Unusable {
-			if !slices.ContainsFunc(out, func(other *lifetime.Setting) bool { return other.Path == one.Path && other.Source == one.Source }) {
-				out = append(out, one)
+		for _, setting := range each.Unusable {
+			if !slices.ContainsFunc(out, func(s *lifetime.Setting) bool { return s.Path == setting.Path && s.Source == setting.Source }) {
+				out = append(out, setting)
 			}
 		}
 	}
@@ -160,8 +160,8 @@ func (a *defaultsAnswer) allNotes() []string {
 	case resolution.ModeWarn:
 		note("namespace %q has mode warn: values outside its own bounds are warned about, not rejected", a.namespace.Name)
 	}
-	for _, one := range a.unusable() {
-		note("%s of %s cannot be used: %s", one.Path, one.Source.Phrase(), one.Err)
+	for _, setting := range a.unusable() {
+		note("%s of %s cannot be used: %s", setting.Path, setting.Source.Phrase(), setting.Err)
 	}
 	depends := map[string][]string{}
 	for _, each := range a.kinds {
@@ -251,7 +251,7 @@ func defaultsOf(ctx context.Context, w *world.World, kind world.Kind, namespace 
 	for _, each := range w.Platform().Concerning(kind.GroupKind()) {
 		if each.VariesIn(namespace) {
 			out.Depends = append(out.Depends, "policy/"+each.Name)
-			scope.Policies = slices.DeleteFunc(scope.Policies, func(of *resolution.PlatformPolicy) bool { return of.Name == each.Name })
+			scope.Policies = slices.DeleteFunc(scope.Policies, func(p *resolution.PlatformPolicy) bool { return p.Name == each.Name })
 		}
 	}
 	scope.Creating, scope.Off, scope.Protected = true, w.Controller.Off, judging.Protects(w.Controller.Protect, namespace.Name)
@@ -260,20 +260,20 @@ func defaultsOf(ctx context.Context, w *world.World, kind world.Kind, namespace 
 	out.Label, out.LabelFrom = resolution.DefaultLabel(facts, scope, now)
 	out.Bounds = scope.BoundsFor(facts, resolution.AllBounds).Settings()
 	settings := slices.Concat(namespace.Settings(), out.Bounds)
-	for _, of := range scope.Policies {
-		settings = slices.Concat(settings, of.TTL.Settings(), of.Bounds.Settings())
-		for _, one := range []*lifetime.Setting{of.Deadline, of.LatestUnreadable} {
-			if one != nil {
-				settings = append(settings, one)
+	for _, platformPolicy := range scope.Policies {
+		settings = slices.Concat(settings, platformPolicy.TTL.Settings(), platformPolicy.Bounds.Settings())
+		for _, setting := range []*lifetime.Setting{platformPolicy.Deadline, platformPolicy.LatestUnreadable} {
+			if setting != nil {
+				settings = append(settings, setting)
 			}
 		}
 	}
 	if out.LabelFrom != nil {
 		settings = append(settings, out.LabelFrom)
 	}
-	for _, one := range settings {
-		if one.Err != nil && !slices.Contains(out.Unusable, one) {
-			out.Unusable = append(out.Unusable, one)
+	for _, setting := range settings {
+		if setting.Err != nil && !slices.Contains(out.Unusable, setting) {
+			out.Unusable = append(out.Unusable, setting)
 		}
 	}
 	return out, nil

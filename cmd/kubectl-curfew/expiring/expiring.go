@@ -211,9 +211,9 @@ func (o *expiringOptions) answer(ctx context.Context, query *expiringQuery, prog
 		now: query.now, everywhere: o.everywhere, namespace: reading.Namespace, sortBy: o.sortBy, entries: entries,
 		notes: w.Notes(), unanswered: unanswered, silent: w.SilentGroups(), cleanupFailed: cleanupFailed,
 	}
-	for _, one := range left {
-		if !world.Gone(one.err) {
-			out.unlisted = append(out.unlisted, one.kind.GroupResource())
+	for _, leftOut := range left {
+		if !world.Gone(leftOut.err) {
+			out.unlisted = append(out.unlisted, leftOut.kind.GroupResource())
 		}
 	}
 	return out, out.sort()

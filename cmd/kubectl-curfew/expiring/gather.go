@@ -51,14 +51,14 @@ func (q *expiringQuery) cleanup(ctx context.Context, w *world.World, kinds []wor
 		}
 		r.Only.Resource = func(resource schema.GroupResource) bool { return named[resource] }
 	}
-	all = slices.DeleteFunc(all, func(one *world.CleanupPolicy) bool { return ofCleanup && one.Source() != q.source })
+	all = slices.DeleteFunc(all, func(c *world.CleanupPolicy) bool { return ofCleanup && c.Source() != q.source })
 	due, err := r.Due(ctx, all)
 	if err != nil {
 		return nil, false, err
 	}
-	for _, one := range due {
-		progress.Say("evaluating %s", one.Policy.ID())
-		err := r.Found(ctx, one, func(entry *world.Entry, kept bool) {
+	for _, dueRun := range due {
+		progress.Say("evaluating %s", dueRun.Policy.ID())
+		err := r.Found(ctx, dueRun, func(entry *world.Entry, kept bool) {
 			elsewhere := reading.Namespace != "" && !entry.Kind.ClusterScoped && entry.Namespace != reading.Namespace
 			if !kept && !elsewhere && selector.Matches(labels.Set(entry.Labels)) && q.matches(entry) {
 				out = append(out, entry)
@@ -90,7 +90,7 @@ func (q *expiringQuery) runs(stored *world.CleanupPolicy, p *cleanup.Policy) []t
 		last, _ := p.Schedule.Latest(q.now, q.span.To.Add(-1))
 		out = append(out, last)
 	}
-	out = slices.DeleteFunc(out, func(at time.Time) bool { return at.IsZero() || q.span != nil && !at.Before(q.span.To) })
+	out = slices.DeleteFunc(out, func(t time.Time) bool { return t.IsZero() || q.span != nil && !t.Before(q.span.To) })
 	slices.SortFunc(out, time.Time.Compare)
 	out = slices.CompactFunc(out, time.Time.Equal)
 	if q.span != nil && !slices.ContainsFunc(out, q.span.Contains) {
@@ -123,13 +123,13 @@ func expiringNamespaces(ctx context.Context, w *world.World, kinds []world.Kind,
 }
 
 // namespacesText says that objects are deleted with their Namespaces, whatever they say themselves.
-func namespacesText(of []*world.Entry, now time.Time) string {
-	if len(of) == 1 {
-		return fmt.Sprintf("Namespace %s expires %s, and everything in it is deleted with it", of[0].Name, session.Expires(of[0], now.Location()))
+func namespacesText(entries []*world.Entry, now time.Time) string {
+	if len(entries) == 1 {
+		return fmt.Sprintf("Namespace %s expires %s, and everything in it is deleted with it", entries[0].Name, session.Expires(entries[0], now.Location()))
 	}
-	names := console.Map(of, func(entry *world.Entry) string { return entry.Name })
+	names := console.Map(entries, func(entry *world.Entry) string { return entry.Name })
 	return fmt.Sprintf("%s expire, and everything in them is deleted with them: %s. See kubectl curfew expiring namespaces -A",
-		console.Count(len(of), "Namespace"), strings.TrimSuffix(session.Some(names), "."))
+		console.Count(len(entries), "Namespace"), strings.TrimSuffix(session.Some(names), "."))
 }
 
 // listsAtOnce is how many kinds are listed at the same time.
@@ -207,23 +207,23 @@ func answered(err error) bool {
 // list no namespaced kind: since 1.37 everybody may list ClusterTrustBundles, which would be no
 // answer. A kind that is gone is not left out.
 func noteLeftOut(w *world.World, left []leftOut, kinds []world.Kind, reading world.Query) (unanswered string, err error) {
-	left = slices.DeleteFunc(slices.Clone(left), func(one leftOut) bool { return world.Gone(one.err) })
+	left = slices.DeleteFunc(slices.Clone(left), func(l leftOut) bool { return world.Gone(l.err) })
 	slices.SortFunc(left, func(a, b leftOut) int {
 		return strings.Compare(a.kind.GroupResource().String(), b.kind.GroupResource().String())
 	})
 	var refused, failed []string
 	var first error
 	unseen := map[schema.GroupResource]bool{}
-	for _, one := range left {
+	for _, leftOut := range left {
 		switch {
-		case world.Refused(one.err):
-			refused = append(refused, one.kind.GroupResource().String())
-			unseen[one.kind.GroupResource()] = true
+		case world.Refused(leftOut.err):
+			refused = append(refused, leftOut.kind.GroupResource().String())
+			unseen[leftOut.kind.GroupResource()] = true
 		case len(left) == len(kinds):
-			return "", one.err
+			return "", leftOut.err
 		default:
-			failed = append(failed, one.kind.GroupResource().String())
-			first = cmp.Or(first, one.err)
+			failed = append(failed, leftOut.kind.GroupResource().String())
+			first = cmp.Or(first, leftOut.err)
 		}
 	}
 	if len(failed) > 0 { // One note, though all may fail for one reason.

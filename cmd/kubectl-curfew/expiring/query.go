@@ -189,9 +189,9 @@ var Questions = []struct{ Question, Line string }{
 	{"Why does this object have this expiry, and what blocks it?", "explain job/build -n ci"},
 }
 
-func examples(of []struct{ Question, Line string }) string {
+func examples(questions []struct{ Question, Line string }) string {
 	var out strings.Builder
-	for i, each := range of {
+	for i, each := range questions {
 		if i > 0 {
 			out.WriteString("\n\n")
 		}

@@ -28,17 +28,17 @@ func entry(name string, expiry time.Time) *world.Entry {
 // TestKeepsWhatDoesNotAnswer: rows of a kind or group that does not answer stay. Rows of other
 // kinds can be gone.
 func TestKeepsWhatDoesNotAnswer(t *testing.T) {
-	of := func(group string) *world.Entry {
+	fn := func(group string) *world.Entry {
 		out := entry(group, noon)
 		out.Kind.Group, out.Kind.Resource = group, "things"
 		return out
 	}
-	last := &expiringReport{entries: []*world.Entry{of("silent"), of("unlisted"), of("gone")}}
+	last := &expiringReport{entries: []*world.Entry{fn("silent"), fn("unlisted"), fn("gone")}}
 	report := &expiringReport{silent: []string{"silent"}, unlisted: []schema.GroupResource{{Group: "unlisted", Resource: "things"}}}
 	must(t, report.keep(last))
 	var kept []string
-	for _, one := range report.entries {
-		kept = append(kept, one.Name)
+	for _, each := range report.entries {
+		kept = append(kept, each.Name)
 	}
 	if have := strings.Join(kept, " "); have != "silent unlisted" {
 		t.Errorf("kept rows are %s, want silent unlisted", have)
@@ -51,9 +51,9 @@ func TestWithinMovesOn(t *testing.T) {
 	query, err := options.query(t.Context(), nil, noon)
 	must(t, err)
 	later := entry("later", noon.Add(90*time.Minute))
-	for at, want := range map[time.Duration]bool{0: false, 30*time.Minute - 1: false, 30 * time.Minute: true, 2 * time.Hour: true} {
-		if have := options.asOf(query, noon.Add(at)).matches(later); have != want {
-			t.Errorf("after %s: %v, want %v", at, have, want)
+	for d, want := range map[time.Duration]bool{0: false, 30*time.Minute - 1: false, 30 * time.Minute: true, 2 * time.Hour: true} {
+		if have := options.asOf(query, noon.Add(d)).matches(later); have != want {
+			t.Errorf("after %s: %v, want %v", d, have, want)
 		}
 	}
 	options.within, options.before = "", "now"
@@ -92,15 +92,15 @@ func TestNarrowTerminal(t *testing.T) {
 	long := entry(strings.Repeat("a", 100)+"-end", noon)
 	long.Namespace = "team"
 	report := &expiringReport{now: noon, everywhere: true, entries: []*world.Entry{long}}
-	for _, of := range []view{{}, {width: 80, wide: true}, {width: 80}, {width: 30}} {
+	for _, each := range []view{{}, {width: 80, wide: true}, {width: 80}, {width: 30}} {
 		var out strings.Builder
-		must(t, of.print(report, &out))
+		must(t, each.print(report, &out))
 		row := strings.Split(out.String(), "\n")[1]
-		if whole := of.width == 0 || of.wide; strings.Contains(row, long.Name) != whole || !whole && !strings.Contains(row, "-end   ") {
-			t.Errorf("%+v: %s", of, row)
+		if whole := each.width == 0 || each.wide; strings.Contains(row, long.Name) != whole || !whole && !strings.Contains(row, "-end   ") {
+			t.Errorf("%+v: %s", each, row)
 		}
-		if at := len([]rune(row[:strings.Index(row, "CET")+3])); of == (view{width: 80}) && at != 80 {
-			t.Errorf("EXPIRES ends in column %d of 80, want 80\n%s", at, row)
+		if i := len([]rune(row[:strings.Index(row, "CET")+3])); each == (view{width: 80}) && i != 80 {
+			t.Errorf("EXPIRES ends in column %d of 80, want 80\n%s", i, row)
 		}
 	}
 }

@@ -82,8 +82,8 @@ func (e *explained) backfillLeavesTime() bool {
 	if !facts.Finished || !e.of.Effective.TTL(facts.Outcome).Unreached() {
 		return false
 	}
-	said := e.of.Scope.Runtime.TTL.For(facts.Outcome)
-	return said != nil && said.Err == nil && !said.TTL.Never && facts.FinishTime.Add(said.TTL.After).After(e.now)
+	setting := e.of.Scope.Runtime.TTL.For(facts.Outcome)
+	return setting != nil && setting.Err == nil && !setting.TTL.Never && facts.FinishTime.Add(setting.TTL.After).After(e.now)
 }
 
 // runtimeName is the runtime in the form that kubectl takes.
@@ -187,9 +187,9 @@ func (e *explained) raise(bounds lifetime.Range, to time.Duration) []string {
 	if value := (lifetime.TTL{After: to}); bounds.Max != nil && bounds.Clamp(value) != value {
 		return []string{raised(bounds.Max, to)}
 	}
-	for _, said := range e.of.Scope.Policies {
-		if !said.LatestDate.IsZero() && e.of.LabelKey != "" {
-			return []string{"kubectl edit lifecyclepolicy " + said.Name + "   # its latest date is in the way"}
+	for _, platformPolicy := range e.of.Scope.Policies {
+		if !platformPolicy.LatestDate.IsZero() && e.of.LabelKey != "" {
+			return []string{"kubectl edit lifecyclepolicy " + platformPolicy.Name + "   # its latest date is in the way"}
 		}
 	}
 	return nil
@@ -218,12 +218,12 @@ func annotate(name, key string, value time.Duration) string {
 }
 
 // ttlKey is the annotation of a level that decides for an outcome, by default the plain one.
-func ttlKey(said lifetime.TTLSet, outcome lifetime.Outcome) string {
-	switch decides := said.For(outcome); {
+func ttlKey(ttlSet lifetime.TTLSet, outcome lifetime.Outcome) string {
+	switch decides := ttlSet.For(outcome); {
 	case decides == nil:
-	case decides == said.Succeeded:
+	case decides == ttlSet.Succeeded:
 		return wellknown.AnnotationTTLSucceeded
-	case decides == said.Failed:
+	case decides == ttlSet.Failed:
 		return wellknown.AnnotationTTLFailed
 	}
 	return wellknown.AnnotationTTL
@@ -240,9 +240,9 @@ func (e *explained) unusable() bool {
 
 func unique(all []string) []string {
 	seen := map[string]bool{}
-	return slices.DeleteFunc(all, func(one string) bool {
-		known := seen[one]
-		seen[one] = true
+	return slices.DeleteFunc(all, func(line string) bool {
+		known := seen[line]
+		seen[line] = true
 		return known
 	})
 }
@@ -267,8 +267,8 @@ func (e *explained) against(kind judging.ObstacleKind, name string) []string {
 			return []string{"kubectl annotate namespace " + namespace.Name + " " + wellknown.AnnotationMode + "-"}
 		}
 		for _, trigger := range []policy.Trigger{policy.TriggerTTL, policy.TriggerLabel} {
-			if of, held := e.of.HeldBy(trigger); held {
-				return []string{"kubectl edit lifecyclepolicy " + of.Name + "   # its mode is DryRun"}
+			if source, held := e.of.HeldBy(trigger); held {
+				return []string{"kubectl edit lifecyclepolicy " + source.Name + "   # its mode is DryRun"}
 			}
 		}
 		return []string{"kubectl edit " + e.controller.Name() + "   # take --dry-run away"}

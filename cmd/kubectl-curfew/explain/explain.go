@@ -141,20 +141,20 @@ func (o *explainOptions) run(ctx context.Context, call *session.Call) error {
 	}
 	var all []*explained
 	next := preview.ObjectRuns{}
-	for i, one := range selected {
+	for i, object := range selected {
 		progress.Say("explaining %d of %s", i+1, console.Count(len(selected), "object"))
-		said, err := explain(ctx, w, one, now)
+		explained, err := explain(ctx, w, object, now)
 		if err != nil {
 			return err
 		}
-		facts := said.of.Facts
-		if said.cleanups, said.cleanupsUnknown, err = next.Of(ctx, w, one.Kind, facts.Namespace, facts.UID, now); err != nil {
+		facts := explained.of.Facts
+		if explained.cleanups, explained.cleanupsUnknown, err = next.Of(ctx, w, object.Kind, facts.Namespace, facts.UID, now); err != nil {
 			return err
 		}
-		if said.history, err = w.HistoryLimits(ctx, facts); err != nil {
+		if explained.history, err = w.HistoryLimits(ctx, facts); err != nil {
 			return err
 		}
-		all = append(all, said)
+		all = append(all, explained)
 	}
 	progress.Done()
 	if call.Print != nil {
@@ -164,22 +164,22 @@ func (o *explainOptions) run(ctx context.Context, call *session.Call) error {
 	return writeAll(all, call.Out)
 }
 
-func explain(ctx context.Context, w *world.World, one world.Selected, now time.Time) (*explained, error) {
-	of, err := w.Explain(ctx, one.Kind, one.Object, now)
+func explain(ctx context.Context, w *world.World, object world.Selected, now time.Time) (*explained, error) {
+	explanation, err := w.Explain(ctx, object.Kind, object.Object, now)
 	if err != nil {
 		return nil, err
 	}
 	out := &explained{
-		kind: one.Kind, object: one.Object, controller: w.Controller, pauses: w.Pauses.All, now: now, of: of,
-		runtime: w.Platform().Reference(of.Facts, one.Object), native: resolution.NativeDeletionOf(of.Facts),
+		kind: object.Kind, object: object.Object, controller: w.Controller, pauses: w.Pauses.All, now: now, of: explanation,
+		runtime: w.Platform().Reference(explanation.Facts, object.Object), native: resolution.NativeDeletionOf(explanation.Facts),
 	}
 	out.enforcer = "its own controller stops it"
-	if world.Stops(of.Facts) {
+	if world.Stops(explanation.Facts) {
 		out.enforcer = "Curfew stops it"
-		stopped := w.SwitchedOff(of.Facts, policy.TriggerDeadline)
-		stopped = slices.Concat(stopped, of.Held(policy.TriggerDeadline), w.HeldByPause(of.Facts, policy.TriggerDeadline, of.ByDeadline.Expiry))
-		if at := of.ByDeadline.Expiry; !at.IsZero() && !at.After(now) {
-			refused, err := w.StopRefused(ctx, of.Facts)
+		stopped := w.SwitchedOff(explanation.Facts, policy.TriggerDeadline)
+		stopped = slices.Concat(stopped, explanation.Held(policy.TriggerDeadline), w.HeldByPause(explanation.Facts, policy.TriggerDeadline, explanation.ByDeadline.Expiry))
+		if t := explanation.ByDeadline.Expiry; !t.IsZero() && !t.After(now) {
+			refused, err := w.StopRefused(ctx, explanation.Facts)
 			if err != nil {
 				return nil, err
 			}
@@ -189,30 +189,30 @@ func explain(ctx context.Context, w *world.World, one world.Selected, now time.T
 			out.enforcer = "nothing stops it: " + off.Message
 		}
 	}
-	if out.obstacles, err = w.Obstacles(ctx, one.Kind, of); err != nil {
+	if out.obstacles, err = w.Obstacles(ctx, object.Kind, explanation); err != nil {
 		return nil, err
 	}
-	if out.obstacles, out.unknown, err = w.WithState(ctx, one.Kind, of, out.obstacles, now); err != nil {
+	if out.obstacles, out.unknown, err = w.WithState(ctx, object.Kind, explanation, out.obstacles, now); err != nil {
 		return nil, err
 	}
-	if out.entries, err = w.Entries(ctx, one.Kind, one.Object, now); err != nil {
+	if out.entries, err = w.Entries(ctx, object.Kind, object.Object, now); err != nil {
 		return nil, err
 	}
-	cascade, unknown, err := w.Cascade(ctx, one.Object, now)
+	cascade, unknown, err := w.Cascade(ctx, object.Object, now)
 	if err != nil {
 		return nil, err
 	}
 	out.cascade, out.unknown = cascade, append(out.unknown, unknown...)
 	for _, entry := range out.entries {
 		if !judging.Stops(entry.Trigger) {
-			out.obstacles = slices.Concat(out.obstacles, w.SwitchedOff(of.Facts, entry.Trigger), of.Held(entry.Trigger),
-				w.HeldByPause(of.Facts, entry.Trigger, entry.Expiry))
+			out.obstacles = slices.Concat(out.obstacles, w.SwitchedOff(explanation.Facts, entry.Trigger), explanation.Held(entry.Trigger),
+				w.HeldByPause(explanation.Facts, entry.Trigger, entry.Expiry))
 		}
 	}
-	if out.mayChange, err = w.MayI(ctx, one.Kind, of.Facts.Namespace, of.Facts.Name, "patch"); err != nil {
+	if out.mayChange, err = w.MayI(ctx, object.Kind, explanation.Facts.Namespace, explanation.Facts.Name, "patch"); err != nil {
 		return nil, err
 	}
-	out.mayDelete, err = w.MayI(ctx, one.Kind, of.Facts.Namespace, of.Facts.Name, "delete")
+	out.mayDelete, err = w.MayI(ctx, object.Kind, explanation.Facts.Namespace, explanation.Facts.Name, "delete")
 	return out, err
 }
 
@@ -303,10 +303,10 @@ func deletedBefore(ctx context.Context, w *world.World, gone *world.GoneError) (
 			if concernsNamespace(event, gone.Namespace) && len(all) > 0 {
 				unnamed += max(0, all[len(all)-1].Total-len(all))
 			}
-			for _, one := range all {
-				if one.Resource == gone.Kind.GroupResource().String() && one.Namespace == gone.Namespace && one.Name == gone.Name &&
-					(latest == nil || latest.To.Before(one.To)) {
-					latest = &one
+			for _, entry := range all {
+				if entry.Resource == gone.Kind.GroupResource().String() && entry.Namespace == gone.Namespace && entry.Name == gone.Name &&
+					(latest == nil || latest.To.Before(entry.To)) {
+					latest = &entry
 				}
 			}
 			return nil
@@ -349,8 +349,8 @@ func reported(ctx context.Context, w *world.World, gone *world.GoneError) (lates
 		resources[v1alpha1.CleanupReports] = gone.Namespace
 	}
 	for resource, namespace := range resources {
-		at := v1alpha1.GroupVersion.WithResource(resource)
-		err := w.Each(ctx, at, namespace, metav1.ListOptions{}, func(object *unstructured.Unstructured) error {
+		gvr := v1alpha1.GroupVersion.WithResource(resource)
+		err := w.Each(ctx, gvr, namespace, metav1.ListOptions{}, func(object *unstructured.Unstructured) error {
 			report := &v1alpha1.CleanupReport{}
 			if runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, report) != nil {
 				return nil // Of another version.
@@ -363,7 +363,7 @@ func reported(ctx context.Context, w *world.World, gone *world.GoneError) (lates
 			return nil
 		})
 		if err != nil && !apierrors.IsForbidden(err) && !apierrors.IsNotFound(err) {
-			return nil, fmt.Errorf("listing %s: %w", at.GroupResource(), err)
+			return nil, fmt.Errorf("listing %s: %w", gvr.GroupResource(), err)
 		}
 	}
 	return latest, nil
@@ -371,8 +371,8 @@ func reported(ctx context.Context, w *world.World, gone *world.GoneError) (lates
 
 func listsDeleted(report *v1alpha1.CleanupReport, gone *world.GoneError) bool {
 	kind := gone.Kind.GroupResource()
-	return slices.ContainsFunc(report.Objects, func(one v1alpha1.CleanupItem) bool {
-		is := one.Group == kind.Group && one.Resource == kind.Resource && one.Namespace == gone.Namespace && one.Name == gone.Name
-		return is && one.Result == v1alpha1.ItemDeleted
+	return slices.ContainsFunc(report.Objects, func(cleanupItem v1alpha1.CleanupItem) bool {
+		is := cleanupItem.Group == kind.Group && cleanupItem.Resource == kind.Resource && cleanupItem.Namespace == gone.Namespace && cleanupItem.Name == gone.Name
+		return is && cleanupItem.Result == v1alpha1.ItemDeleted
 	})
 }

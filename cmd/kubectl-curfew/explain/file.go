@@ -80,8 +80,8 @@ func (o *explainOptions) runFiles(ctx context.Context, call *session.Call) error
 		if document.Kind().Group == wellknown.Group {
 			return nil // It is context for the others.
 		}
-		one, err := forecastOf(ctx, linter, document, options)
-		all = append(all, one)
+		forecast, err := forecastOf(ctx, linter, document, options)
+		all = append(all, forecast)
 		return err
 	}); err != nil {
 		return err
@@ -90,20 +90,20 @@ func (o *explainOptions) runFiles(ctx context.Context, call *session.Call) error
 	if len(all) == 0 {
 		return errors.New("there is no object in what -f names: give at least one")
 	}
-	said := slices.Concat(notes(), unknownNamespaces(all), o.unreviewed(ctx, all, options.Rules.Controller.Protect))
+	notices := slices.Concat(notes(), unknownNamespaces(all), o.unreviewed(ctx, all, options.Rules.Controller.Protect))
 	if call.Print != nil {
-		return call.Print(forecastData(all, options.Now, said), call.Out)
+		return call.Print(forecastData(all, options.Now, notices), call.Out)
 	}
-	console.PrintNotes(said, call.Diagnostics)
+	console.PrintNotes(notices, call.Diagnostics)
 	return writeAll(all, call.Out)
 }
 
 // unknownNamespaces are notes about the namespaces whose settings may change the answer.
 func unknownNamespaces(all []*forecast) []string {
 	var out []string
-	for _, one := range all {
-		note := fmt.Sprintf("namespace %q is not known: its defaults and bounds may change the answer", one.of.Facts.Namespace)
-		if one.unknown && !slices.Contains(out, note) {
+	for _, forecast := range all {
+		note := fmt.Sprintf("namespace %q is not known: its defaults and bounds may change the answer", forecast.of.Facts.Namespace)
+		if forecast.unknown && !slices.Contains(out, note) {
 			out = append(out, note)
 		}
 	}
@@ -151,15 +151,15 @@ func (o *explainOptions) unreviewed(ctx context.Context, all []*forecast, protec
 	if o.from.offline {
 		return nil
 	}
-	said := &session.CollectedWarnings{}
-	clients, err := o.Connect(o.Config, said)
+	warnings := &session.CollectedWarnings{}
+	clients, err := o.Connect(o.Config, warnings)
 	if err != nil {
 		return []string{err.Error()}
 	}
-	asks, asked := &session.Canary{Objects: clients.Objects, Said: said, Left: protect}, map[string]bool{"": true}
+	asks, asked := &session.Canary{Objects: clients.Objects, Said: warnings, Left: protect}, map[string]bool{"": true}
 	more := map[string]bool{}
-	for _, one := range all {
-		namespace := one.of.Facts.Namespace
+	for _, forecast := range all {
+		namespace := forecast.of.Facts.Namespace
 		if asked[namespace] {
 			continue
 		}
@@ -174,7 +174,7 @@ func (o *explainOptions) unreviewed(ctx context.Context, all []*forecast, protec
 			notes = append(notes, console.OneLine(err.Error()))
 		case answer == rules.No:
 			notes = append(notes, why+": nothing is filled in or rejected until it does; kubectl curfew status shows why")
-		case answer == rules.Unknown && !one.unknown:
+		case answer == rules.Unknown && !forecast.unknown:
 			notes = append(notes, why)
 		}
 	}
@@ -186,7 +186,7 @@ func (o *explainOptions) unreviewed(ctx context.Context, all []*forecast, protec
 }
 
 func forecastOf(ctx context.Context, linter *lint.Linter, document *lint.Document, options lint.Options) (*forecast, error) {
-	of, known, err := linter.Explain(ctx, document)
+	explanation, known, err := linter.Explain(ctx, document)
 	if err != nil {
 		return nil, err
 	}
@@ -194,12 +194,12 @@ func forecastOf(ctx context.Context, linter *lint.Linter, document *lint.Documen
 	if err != nil {
 		return nil, err
 	}
-	kind := world.Kind{GroupVersionKind: of.Facts.Profile.Kind, Resource: of.Facts.Profile.Resource, Profile: of.Facts.Profile}
-	if of.Facts.Profile.Unknown {
+	kind := world.Kind{GroupVersionKind: explanation.Facts.Profile.Kind, Resource: explanation.Facts.Profile.Resource, Profile: explanation.Facts.Profile}
+	if explanation.Facts.Profile.Unknown {
 		kind.GroupVersionKind = document.Kind()
 	}
 	out := &forecast{
-		explained: &explained{kind: kind, of: of, now: options.Now},
+		explained: &explained{kind: kind, of: explanation, now: options.Now},
 		file:      document.File, line: document.Line, filled: judged.Defaults, unknown: !known,
 	}
 	for i := range judged.Findings {
@@ -228,14 +228,14 @@ type ForecastItem struct {
 func forecastData(all []*forecast, now time.Time, notes []string) console.Printed {
 	var out console.Printed
 	var items []ForecastItem
-	for _, one := range all {
-		facts, effective := one.of.Facts, one.of.Effective
+	for _, forecast := range all {
+		facts, effective := forecast.of.Facts, forecast.of.Effective
 		item := ForecastItem{
-			Object: session.ObjectOf(one.kind, facts.Namespace, facts.Name, ""), File: one.file, Line: one.line,
-			Summary: one.outlook(), Rejected: one.rejected, Filled: console.Map(one.filled, resolution.Default.String),
+			Object: session.ObjectOf(forecast.kind, facts.Namespace, facts.Name, ""), File: forecast.file, Line: forecast.line,
+			Summary: forecast.outlook(), Rejected: forecast.rejected, Filled: console.Map(forecast.filled, resolution.Default.String),
 			Succeeded: session.ValueData(effective.Succeeded), Failed: session.ValueData(effective.Failed),
-			Deadline: session.ValueData(effective.Deadline), Bounds: console.Map(one.of.Bounds, session.SettingOf),
-			Levels: levelsData{TTL: levelsOf(one.of.TTL), Deadline: levelsOf(one.of.Deadline), Label: facts.Labels[one.of.LabelKey]},
+			Deadline: session.ValueData(effective.Deadline), Bounds: console.Map(forecast.of.Bounds, session.SettingOf),
+			Levels: levelsData{TTL: levelsOf(forecast.of.TTL), Deadline: levelsOf(forecast.of.Deadline), Label: facts.Labels[forecast.of.LabelKey]},
 		}
 		items, out.Objects = append(items, item), append(out.Objects, item.Object)
 	}

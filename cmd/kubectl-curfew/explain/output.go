@@ -92,9 +92,9 @@ func (e *explained) data() Item {
 
 func levelsOf(all []resolution.Step) []levelData {
 	var out []levelData
-	for _, said := range all {
-		level := levelData{Level: said.Source.String(), Decides: said.Decides, Why: said.Why}
-		for _, setting := range said.Settings {
+	for _, step := range all {
+		level := levelData{Level: step.Source.String(), Decides: step.Decides, Why: step.Why}
+		for _, setting := range step.Settings {
 			data := session.SettingOf(setting)
 			data.Source = ""
 			level.Settings = append(level.Settings, data)
@@ -108,8 +108,8 @@ func levelsOf(all []resolution.Step) []levelData {
 func printedOf(all []*explained, now time.Time, notes []string) console.Printed {
 	var out console.Printed
 	var items []Item
-	for _, one := range all {
-		item := one.data()
+	for _, explained := range all {
+		item := explained.data()
 		items, out.Objects = append(items, item), append(out.Objects, item.Object)
 	}
 	out.Document = console.ListOf("ExplanationList", now, items, notes)
@@ -118,11 +118,11 @@ func printedOf(all []*explained, now time.Time, notes []string) console.Printed 
 
 // writeAll writes answers with an empty line between them.
 func writeAll[T interface{ text(out io.Writer) error }](all []T, out io.Writer) error {
-	for i, one := range all {
+	for i, item := range all {
 		if i > 0 {
 			fmt.Fprintln(out)
 		}
-		if err := one.text(out); err != nil {
+		if err := item.text(out); err != nil {
 			return err
 		}
 	}
@@ -178,8 +178,8 @@ func (e *explained) text(out io.Writer) error {
 	if deadline := e.deadline(); deadline != "" {
 		about = append(about, []string{"Deadline", deadline})
 	}
-	if propagation, of, err := e.of.Scope.Propagation(); err == nil && propagation != "" {
-		about = append(about, []string{"Propagation", string(propagation) + ", set by " + of.Phrase()})
+	if propagation, source, err := e.of.Scope.Propagation(); err == nil && propagation != "" {
+		about = append(about, []string{"Propagation", string(propagation) + ", set by " + source.Phrase()})
 	}
 	if owner := facts.Owner; owner != nil {
 		about = append(about, []string{"Owner", owner.Kind + " " + owner.Name})
@@ -225,29 +225,29 @@ func levels(all []resolution.Step, verdict policy.Verdict) [][]string {
 		return [][]string{{"   none: " + verdict.Reason}}
 	}
 	var out [][]string
-	for _, said := range all {
+	for _, step := range all {
 		mark := "   "
-		if said.Decides {
+		if step.Decides {
 			mark = " > "
 		}
 		var parts []string
-		for _, setting := range said.Settings {
+		for _, setting := range step.Settings {
 			field := setting.Field()
-			if said.Source.Level == lifetime.LevelPolicy {
+			if step.Source.Level == lifetime.LevelPolicy {
 				field = setting.Path
 			}
 			parts = append(parts, session.SettingText(field, setting))
 		}
 		text := strings.Join(parts, ", ")
 		switch {
-		case text == "" && said.Why == "":
+		case text == "" && step.Why == "":
 			text = "nothing"
 		case text == "":
-			text = said.Why
-		case said.Why != "":
-			text += "; " + said.Why
+			text = step.Why
+		case step.Why != "":
+			text += "; " + step.Why
 		}
-		out = append(out, []string{mark + said.Source.String(), text})
+		out = append(out, []string{mark + step.Source.String(), text})
 	}
 	return out
 }
@@ -275,10 +275,10 @@ func (e *explained) bounds() [][]string {
 		}
 		out = append(out, []string{"   " + text})
 	}
-	for _, said := range e.of.Scope.Policies {
-		if !said.LatestDate.IsZero() {
-			of := lifetime.Source{Level: lifetime.LevelPolicy, Name: said.Name}
-			out = append(out, []string{"   latestDate " + said.LatestDate.UTC().Format(time.DateOnly) + " of " + of.Phrase()})
+	for _, platformPolicy := range e.of.Scope.Policies {
+		if !platformPolicy.LatestDate.IsZero() {
+			source := lifetime.Source{Level: lifetime.LevelPolicy, Name: platformPolicy.Name}
+			out = append(out, []string{"   latestDate " + platformPolicy.LatestDate.UTC().Format(time.DateOnly) + " of " + source.Phrase()})
 		}
 	}
 	if len(out) == 0 {
@@ -296,7 +296,7 @@ func (e *explained) blockedTitle() string {
 }
 
 func (e *explained) blockers() [][]string {
-	out := console.Map(e.obstacles, func(of judging.Obstacle) []string { return []string{"   " + string(of.Kind), of.Message} })
+	out := console.Map(e.obstacles, func(o judging.Obstacle) []string { return []string{"   " + string(o.Kind), o.Message} })
 	if len(out) == 0 {
 		out = append(out, []string{"   nothing"})
 		if len(e.unknown) > 0 {

@@ -63,19 +63,19 @@ func (e *explained) cleanupData() []cleanupRunData {
 	var out []cleanupRunData
 	for i := range e.cleanups {
 		run := &e.cleanups[i]
-		one := cleanupRunData{Source: run.Source.String(), Run: console.TimeData(run.Expiry, e.now), Result: preview.WouldDelete}
+		data := cleanupRunData{Source: run.Source.String(), Run: console.TimeData(run.Expiry, e.now), Result: preview.WouldDelete}
 		switch {
 		case run.Kept:
-			one.Result = preview.ResultSkip
+			data.Result = preview.ResultSkip
 		case run.Blocker() != nil:
-			one.Result = "Blocked"
+			data.Result = "Blocked"
 		case run.Uncertain:
-			one.Result = "Unknown"
+			data.Result = "Unknown"
 		}
 		if len(run.Obstacles) > 0 {
-			one.Message = run.Obstacles[0].Message
+			data.Message = run.Obstacles[0].Message
 		}
-		out = append(out, one)
+		out = append(out, data)
 	}
 	return out
 }
@@ -281,9 +281,9 @@ func (e *explained) whyNot() string {
 	if e.of.Effective.LeftToKubernetes(e.of.Facts) {
 		return "its " + e.of.Effective.Succeeded.Path + " is left to Kubernetes (--leave-native-ttl)"
 	}
-	for _, said := range e.of.TTL {
-		if said.Decides && said.Why != "" {
-			return "no TTL, as " + said.Source.String() + " decides: " + said.Why
+	for _, step := range e.of.TTL {
+		if step.Decides && step.Why != "" {
+			return "no TTL, as " + step.Source.String() + " decides: " + step.Why
 		}
 	}
 	return "no level gives it a TTL, and it has no TTL label"

@@ -35,13 +35,13 @@ func Given(names []string) error {
 
 // ListFiles lists the files that -f names, in the given order and each once. It lists the
 // files of a directory in the order of their names.
-func ListFiles(names []string, recursive bool, ignored []string, in io.Reader) ([]file, error) {
+func ListFiles(names []string, recursive bool, ignored []string, r io.Reader) ([]file, error) {
 	var out []file
 	seen := map[string]bool{}
 	for _, name := range names {
 		files := []file{{Name: name}}
 		if name == "-" {
-			data, err := readAll(in)
+			data, err := readAll(r)
 			if err != nil {
 				return nil, fmt.Errorf("reading standard input: %w", err)
 			}
@@ -54,8 +54,8 @@ func ListFiles(names []string, recursive bool, ignored []string, in io.Reader) (
 			}
 		}
 		for _, each := range files {
-			if at := filepath.Clean(each.Name); each.data != nil || !seen[at] {
-				out, seen[at] = append(out, each), true
+			if path := filepath.Clean(each.Name); each.data != nil || !seen[path] {
+				out, seen[path] = append(out, each), true
 			}
 		}
 	}
@@ -63,8 +63,8 @@ func ListFiles(names []string, recursive bool, ignored []string, in io.Reader) (
 }
 
 // ReadSources reads files that are to be manifests.
-func ReadSources(names []string, in io.Reader) ([]lint.Input, error) {
-	files, err := ListFiles(names, false, nil, in)
+func ReadSources(names []string, r io.Reader) ([]lint.Input, error) {
+	files, err := ListFiles(names, false, nil, r)
 	if err != nil {
 		return nil, err
 	}
@@ -101,8 +101,8 @@ func readFile(name string) (lint.Input, error) {
 }
 
 // readAll reads one byte beyond the limit, which package lint rejects.
-func readAll(in io.Reader) ([]byte, error) {
-	return io.ReadAll(io.LimitReader(in, lint.DefaultMaxBytes+1))
+func readAll(r io.Reader) ([]byte, error) {
+	return io.ReadAll(io.LimitReader(r, lint.DefaultMaxBytes+1))
 }
 
 // unwrapPath removes the path from an error whose message already has it.
@@ -175,27 +175,27 @@ func (m *Manifests) documents(from *file) ([]*lint.Document, error) {
 // withoutForeign leaves out errors of documents that are not meant for the API server.
 func (m *Manifests) withoutForeign(source lint.Input, errs []error) []error {
 	return slices.DeleteFunc(errs, func(err error) bool {
-		one := Skipped{File: source.Name, Reason: skippedForeign}
+		skipped := Skipped{File: source.Name, Reason: skippedForeign}
 		if bytes.Contains(source.Data, []byte("{{")) {
-			one.Reason = skippedTemplate
+			skipped.Reason = skippedTemplate
 		}
 		unreadable, limit := (*lint.DocumentError)(nil), (*lint.LimitError)(nil)
 		switch {
 		case errors.As(err, &unreadable) && unreadable.Foreign:
-			one.Line = unreadable.Line
+			skipped.Line = unreadable.Line
 		case errors.As(err, &limit) && lint.Foreign(source.Data):
 		default:
 			return false
 		}
-		m.skip(one)
+		m.skip(skipped)
 		return true
 	})
 }
 
 // skip records a document, or several of one file for the same reason.
-func (m *Manifests) skip(one Skipped) {
+func (m *Manifests) skip(skipped Skipped) {
 	last := len(m.Skipped) - 1
-	if !m.read && (last < 0 || m.Skipped[last].File != one.File || m.Skipped[last].Reason != one.Reason) {
-		m.Skipped = append(m.Skipped, one)
+	if !m.read && (last < 0 || m.Skipped[last].File != skipped.File || m.Skipped[last].Reason != skipped.Reason) {
+		m.Skipped = append(m.Skipped, skipped)
 	}
 }

@@ -80,9 +80,9 @@ func Run(ctx context.Context, w *world.World, now time.Time) *Report {
 		made = checks[:3] // The others would say nothing.
 	}
 	out := &Report{}
-	for _, one := range made {
-		state, message := one.check(r)
-		out.Checks = append(out.Checks, Check{Name: one.name, State: state, Message: message})
+	for _, check := range made {
+		state, message := check.check(r)
+		out.Checks = append(out.Checks, Check{Name: check.name, State: state, Message: message})
 	}
 	out.Notes = append(w.Notes(), r.notes...)
 	return out
@@ -148,9 +148,9 @@ func (r *reader) presence(presence world.Presence, err error, what, hides string
 }
 
 // get reads an object, and notes what the user may not get, or what fails, and what that hides.
-func get[T any](r *reader, at schema.GroupVersionResource, namespace, name, hides string) (*T, world.Presence) {
-	read, presence, err := world.Read[T](r.ctx, r.w, at, namespace, name)
-	return read, r.presence(presence, err, at.Resource+"/"+name, hides)
+func get[T any](r *reader, resource schema.GroupVersionResource, namespace, name, hides string) (*T, world.Presence) {
+	read, presence, err := world.Read[T](r.ctx, r.w, resource, namespace, name)
+	return read, r.presence(presence, err, resource.Resource+"/"+name, hides)
 }
 
 // live is the result of a check of what the controller reported. Once it has stopped, that says
@@ -166,7 +166,7 @@ func (r *reader) live(state State, message string) (State, string) {
 // readReport reads the report that the controller has published.
 func (r *reader) readReport() {
 	c := &r.w.Controller
-	report, at, ok, err := settings.ReadReport(c.Published)
+	report, t, ok, err := settings.ReadReport(c.Published)
 	switch {
 	case c.Unknown != "":
 		r.noReport = c.Unknown
@@ -175,7 +175,7 @@ func (r *reader) readReport() {
 	case !ok:
 		r.noReport = "the controller has not reported yet"
 	default:
-		r.report, r.reported = report, at
+		r.report, r.reported = report, t
 	}
 }
 
@@ -187,8 +187,8 @@ func (r *reader) readProbe() {
 }
 
 // when is an instant in the user's time zone.
-func (r *reader) when(at time.Time) string {
-	return at.In(r.now.Location()).Format("2006-01-02 15:04:05 MST")
+func (r *reader) when(t time.Time) string {
+	return t.In(r.now.Location()).Format("2006-01-02 15:04:05 MST")
 }
 
 // remedies say how to fix a stalled cleanup policy, by reason.
@@ -216,8 +216,8 @@ func (r *reader) cleanup() (State, string) {
 		return r.live(OK, "no policy is stalled")
 	}
 	var advice []string
-	for _, one := range r.report.Stalled.First {
-		_, reason, _ := strings.Cut(strings.TrimSuffix(one, ")"), " (")
+	for _, name := range r.report.Stalled.First {
+		_, reason, _ := strings.Cut(strings.TrimSuffix(name, ")"), " (")
 		remedy := cmp.Or(remedies[reason], "condition Ready names the field to correct")
 		if text := reason + ": " + remedy; !slices.Contains(advice, text) {
 			advice = append(advice, text)
@@ -241,8 +241,8 @@ func (r *reader) pauses() (State, string) {
 		}
 		return r.live(OK, "nothing is paused")
 	}
-	messages := console.Map(r.w.Pauses.InEffect(r.now), func(one world.Pause) string {
-		return one.Message() + " (kubectl curfew resume " + one.Name + " ends it)"
+	messages := console.Map(r.w.Pauses.InEffect(r.now), func(pause world.Pause) string {
+		return pause.Message() + " (kubectl curfew resume " + pause.Name + " ends it)"
 	})
 	if held := settings.ListOf(messages); held.Count > 0 {
 		return Warning, named(held, "; ")
@@ -277,13 +277,13 @@ func (r *reader) protection() string {
 		return have.Name == want.Name && slices.Equal(wordsIn(have.Expression, c.Namespace), wordsIn(want.Expression, c.Namespace))
 	}
 	refusing := 0
-	for _, one := range r.configurations {
-		if one.name != static || asks == "" {
+	for _, configuration := range r.configurations {
+		if configuration.name != static || asks == "" {
 			continue
 		}
-		for i := range one.webhooks {
-			of := &one.webhooks[i]
-			if ptr.Deref(of.FailurePolicy, "") == admissionv1.Fail && !slices.ContainsFunc(of.MatchConditions, same) {
+		for i := range configuration.webhooks {
+			webhook := &configuration.webhooks[i]
+			if ptr.Deref(webhook.FailurePolicy, "") == admissionv1.Fail && !slices.ContainsFunc(webhook.MatchConditions, same) {
 				refusing++
 			}
 		}

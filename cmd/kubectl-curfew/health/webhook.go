@@ -34,27 +34,27 @@ const (
 )
 
 func (r *reader) readConfigurations() {
-	for _, of := range []struct{ kind, resource string }{
+	for _, known := range []struct{ kind, resource string }{
 		{"MutatingWebhookConfiguration", "mutatingwebhookconfigurations"}, {"ValidatingWebhookConfiguration", "validatingwebhookconfigurations"},
 	} {
 		for _, name := range []string{static, coverage} {
 			const hides = "which requests the API server sends to Curfew"
-			at := admissionv1.SchemeGroupVersion.WithResource(of.resource)
-			read, presence := get[admissionv1.MutatingWebhookConfiguration](r, at, "", name, hides)
-			one := &configuration{kind: of.kind, name: name, Presence: presence}
+			resource := admissionv1.SchemeGroupVersion.WithResource(known.resource)
+			read, presence := get[admissionv1.MutatingWebhookConfiguration](r, resource, "", name, hides)
+			found := &configuration{kind: known.kind, name: name, Presence: presence}
 			if read != nil {
-				one.webhooks = read.Webhooks
+				found.webhooks = read.Webhooks
 			}
-			r.configurations = append(r.configurations, one)
+			r.configurations = append(r.configurations, found)
 		}
 	}
 }
 
 // webhook checks that the API server calls the webhooks.
 func (r *reader) webhook() (State, string) {
-	for _, one := range r.configurations {
-		if one.name == static && one.Presence == world.Missing {
-			return Failed, fmt.Sprintf("there is no %s %s: admission does nothing", one.kind, one.name)
+	for _, configuration := range r.configurations {
+		if configuration.name == static && configuration.Presence == world.Missing {
+			return Failed, fmt.Sprintf("there is no %s %s: admission does nothing", configuration.kind, configuration.name)
 		}
 	}
 	workload, err := r.w.Workload(r.ctx, "curfew-webhook")
@@ -102,9 +102,9 @@ var endpointSlices = discoveryv1.SchemeGroupVersion.WithResource("endpointslices
 // endpoints counts the ready endpoints of the Service in front of the webhooks, and returns their
 // port. known is false where there is none, or they cannot be read.
 func (r *reader) endpoints() (ready int, port int32, known bool) {
-	for _, one := range r.configurations {
-		for i := range one.webhooks {
-			service := one.webhooks[i].ClientConfig.Service
+	for _, configuration := range r.configurations {
+		for i := range configuration.webhooks {
+			service := configuration.webhooks[i].ClientConfig.Service
 			if service == nil {
 				continue
 			}
@@ -112,9 +112,9 @@ func (r *reader) endpoints() (ready int, port int32, known bool) {
 			slices, presence, err := world.Items[discoveryv1.EndpointSlice](r.ctx, r.w, endpointSlices, service.Namespace, ofService)
 			r.presence(presence, err, fmt.Sprintf("endpointslices in namespace %q", service.Namespace), "how many endpoints are ready")
 			for _, slice := range slices {
-				for _, one := range slice.Ports {
-					if ptr.Deref(one.Name, "") == servicePort {
-						port = ptr.Deref(one.Port, 0)
+				for _, endpointPort := range slice.Ports {
+					if ptr.Deref(endpointPort.Name, "") == servicePort {
+						port = ptr.Deref(endpointPort.Port, 0)
 					}
 				}
 				for _, endpoint := range slice.Endpoints {
@@ -136,10 +136,10 @@ const secretName = "curfew-webhook-tls"
 // certificate checks the CA bundle of every webhook and the serving certificate.
 func (r *reader) certificate() (State, string) {
 	roots, without, webhooks := []*x509.Certificate(nil), 0, 0
-	for _, one := range r.configurations {
-		for i := range one.webhooks {
+	for _, configuration := range r.configurations {
+		for i := range configuration.webhooks {
 			webhooks++
-			bundle := parseCertificates(one.webhooks[i].ClientConfig.CABundle)
+			bundle := parseCertificates(configuration.webhooks[i].ClientConfig.CABundle)
 			if bundle = slices.DeleteFunc(bundle, func(ca *x509.Certificate) bool { return !r.now.Before(ca.NotAfter) }); len(bundle) == 0 {
 				without++
 			}
@@ -149,8 +149,8 @@ func (r *reader) certificate() (State, string) {
 	if without > 0 {
 		return Failed, fmt.Sprintf("no valid CA: %d of %s, which the API server does not call", without, console.Count(webhooks, "webhook"))
 	}
-	at := corev1.SchemeGroupVersion.WithResource("secrets")
-	secret, presence, err := world.Read[corev1.Secret](r.ctx, r.w, at, r.w.Controller.Namespace, secretName)
+	resource := corev1.SchemeGroupVersion.WithResource("secrets")
+	secret, presence, err := world.Read[corev1.Secret](r.ctx, r.w, resource, r.w.Controller.Namespace, secretName)
 	switch {
 	case err != nil:
 		return Unknown, err.Error()
@@ -179,8 +179,8 @@ func (r *reader) serving(chain, roots []*x509.Certificate, known bool) (State, s
 		pool.AddCert(ca)
 	}
 	between := x509.NewCertPool()
-	for _, one := range chain[1:] {
-		between.AddCert(one)
+	for _, certificate := range chain[1:] {
+		between.AddCert(certificate)
 	}
 	what := "the serving certificate"
 	if leaf.IsCA {
@@ -216,19 +216,19 @@ func (r *reader) coverage() (State, string) {
 		return Failed, r.report.CoverageError
 	}
 	total := 0
-	for _, one := range r.configurations {
-		total += len(one.webhooks)
-		if one.name != coverage {
+	for _, configuration := range r.configurations {
+		total += len(configuration.webhooks)
+		if configuration.name != coverage {
 			continue
 		}
-		want, ok := r.report.Coverage[one.kind]
+		want, ok := r.report.Coverage[configuration.kind]
 		switch {
 		case !ok:
 			return Unknown, "the controller has not reported it yet"
-		case one.Presence == world.Unread:
+		case configuration.Presence == world.Unread:
 			return Unknown, "not read"
-		case settings.Fingerprint(one.webhooks) != want:
-			return Failed, fmt.Sprintf("%s %s is not what the controller wrote last: requests may not be reviewed", one.kind, one.name)
+		case settings.Fingerprint(configuration.webhooks) != want:
+			return Failed, fmt.Sprintf("%s %s is not what the controller wrote last: requests may not be reviewed", configuration.kind, configuration.name)
 		}
 	}
 	var warnings []string
@@ -270,8 +270,8 @@ func (r *reader) version() (State, string) {
 // when that controller first starts.
 func (r *reader) inTree() (State, string) {
 	presence := func(name string) world.Presence {
-		at := corev1.SchemeGroupVersion.WithResource("serviceaccounts")
-		_, presence, err := world.Read[corev1.ServiceAccount](r.ctx, r.w, at, metav1.NamespaceSystem, name)
+		resource := corev1.SchemeGroupVersion.WithResource("serviceaccounts")
+		_, presence, err := world.Read[corev1.ServiceAccount](r.ctx, r.w, resource, metav1.NamespaceSystem, name)
 		if err != nil {
 			r.note("%s", err)
 		}

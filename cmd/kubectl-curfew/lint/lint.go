@@ -298,8 +298,8 @@ func writeFindings(report *lintReport, wide bool, options printers.PrintOptions,
 	add := func(file string, line int, cells ...string) {
 		console.AddRow(table, nil, append([]string{console.Where(file, line)}, cells...)...)
 	}
-	for _, of := range report.Findings {
-		add(of.File, of.Line, string(of.Severity), objectName(of.Object), of.Rule, of.Finding.String())
+	for _, finding := range report.Findings {
+		add(finding.File, finding.Line, string(finding.Severity), objectName(finding.Object), finding.Rule, finding.Finding.String())
 	}
 	if wide {
 		for _, filled := range report.Defaults {

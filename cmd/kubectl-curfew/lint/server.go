@@ -50,14 +50,14 @@ func (o *lintOptions) asServer(ctx context.Context) (judge, error) {
 			return nil, err
 		}
 	}
-	said := &session.CollectedWarnings{}
-	clients, err := o.Connect(o.Config, said)
+	warnings := &session.CollectedWarnings{}
+	clients, err := o.Connect(o.Config, warnings)
 	if err != nil {
 		return nil, err
 	}
 	settings, _ := world.Settings(ctx, clients, o.CurfewNamespace) // The defaults are known without an answer.
 	server := &lintServer{namespace: namespace, unreviewed: map[string][]rules.Finding{}, Canary: session.Canary{
-		Objects: clients.Objects, Said: said, Left: settings.Protect,
+		Objects: clients.Objects, Said: warnings, Left: settings.Protect,
 	}}
 	server.served = sync.OnceValues(func() ([]*metav1.APIResourceList, error) {
 		_, lists, err := clients.Discovery.ServerGroupsAndResources()
@@ -142,10 +142,10 @@ func (l *lintServer) resource(kind schema.GroupVersionKind) (*metav1.APIResource
 
 // dryRun applies an object, as if the manifest were the only owner of its fields. Nothing is
 // stored.
-func (l *lintServer) dryRun(ctx context.Context, at dynamic.ResourceInterface, object *unstructured.Unstructured) error {
+func (l *lintServer) dryRun(ctx context.Context, resourceInterface dynamic.ResourceInterface, object *unstructured.Unstructured) error {
 	const manager = "kubectl-curfew-lint"
 	if object.GetName() == "" {
-		_, err := at.Create(ctx, object, metav1.CreateOptions{
+		_, err := resourceInterface.Create(ctx, object, metav1.CreateOptions{
 			DryRun: []string{metav1.DryRunAll}, FieldManager: manager, FieldValidation: metav1.FieldValidationWarn,
 		})
 		return err
@@ -154,7 +154,7 @@ func (l *lintServer) dryRun(ctx context.Context, at dynamic.ResourceInterface, o
 	if err != nil {
 		return err
 	}
-	_, err = at.Patch(ctx, object.GetName(), types.ApplyPatchType, text, metav1.PatchOptions{
+	_, err = resourceInterface.Patch(ctx, object.GetName(), types.ApplyPatchType, text, metav1.PatchOptions{
 		DryRun: []string{metav1.DryRunAll}, FieldManager: manager, Force: new(true), FieldValidation: metav1.FieldValidationWarn,
 	})
 	return err

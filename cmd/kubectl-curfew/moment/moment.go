@@ -26,8 +26,8 @@ func Parse(text string, now time.Time) (time.Time, error) { return parse(text, n
 
 // parse reads weekdays and times of day as the first after an instant, everything else against now.
 func parse(text string, now, after time.Time) (time.Time, error) {
-	if at, err := time.Parse(time.RFC3339, strings.ToUpper(strings.TrimSpace(text))); err == nil {
-		return at.In(now.Location()), nil
+	if t, err := time.Parse(time.RFC3339, strings.ToUpper(strings.TrimSpace(text))); err == nil {
+		return t.In(now.Location()), nil
 	}
 	words := strings.Fields(strings.ToLower(text))
 	switch {
@@ -49,11 +49,11 @@ func parse(text string, now, after time.Time) (time.Time, error) {
 	}
 	switch {
 	case len(words) == 0:
-		at, err := hour.on(after)
-		if err == nil && after != now && !at.After(after) {
-			at, err = hour.on(dayOf(after, 1))
+		t, err := hour.on(after)
+		if err == nil && after != now && !t.After(after) {
+			t, err = hour.on(dayOf(after, 1))
 		}
-		return at, err
+		return t, err
 	case len(words) > 1:
 		return time.Time{}, notATime(text)
 	}
@@ -68,11 +68,11 @@ func parse(text string, now, after time.Time) (time.Time, error) {
 	case hour == nil:
 		return day, nil
 	}
-	at, err := hour.on(day)
-	if err == nil && weekday && !at.After(after) {
+	instant, err := hour.on(day)
+	if err == nil && weekday && !instant.After(after) {
 		return hour.on(dayOf(day, 7))
 	}
-	return at, err
+	return instant, err
 }
 
 // readLength reads a duration with a unit; ok is false for text of another form. Bare seconds,
@@ -103,15 +103,15 @@ func readDay(word string, now, after time.Time) (day time.Time, weekday bool, er
 	case "tomorrow":
 		return dayOf(now, 1), false, nil
 	}
-	for of := time.Sunday; of <= time.Saturday; of++ {
-		if name := strings.ToLower(of.String()); word == name || word == name[:3] {
-			return dayOf(after, (int(of-after.Weekday())+7)%7), true, nil
+	for weekday := time.Sunday; weekday <= time.Saturday; weekday++ {
+		if name := strings.ToLower(weekday.String()); word == name || word == name[:3] {
+			return dayOf(after, (int(weekday-after.Weekday())+7)%7), true, nil
 		}
 	}
-	at, err := time.Parse(time.DateOnly, word)
+	t, err := time.Parse(time.DateOnly, word)
 	switch {
 	case err == nil:
-		return begin(at.Year(), at.Month(), at.Day(), now.Location()), false, nil
+		return begin(t.Year(), t.Month(), t.Day(), now.Location()), false, nil
 	case outOfRange(err):
 		return time.Time{}, false, fmt.Errorf("%q is not a calendar date", word)
 	default:
@@ -125,7 +125,7 @@ type Span struct {
 }
 
 // Contains reports whether an instant lies in the span.
-func (s Span) Contains(at time.Time) bool { return !at.Before(s.From) && at.Before(s.To) }
+func (s Span) Contains(t time.Time) bool { return !t.Before(s.From) && t.Before(s.To) }
 
 // ParseSpan reads FROM..TO, two instants as [Parse] reads them. A weekday or a time of day as TO is
 // the first after FROM.
@@ -157,8 +157,8 @@ func ParseWithin(text string, now time.Time) (Span, error) {
 	if length, ok, err := readLength(word); ok {
 		return Span{To: now.Add(length).Add(1)}, err
 	}
-	if at, err := time.Parse("2006-01", word); err == nil {
-		return monthOf(now, at.Year(), at.Month()), nil
+	if t, err := time.Parse("2006-01", word); err == nil {
+		return monthOf(now, t.Year(), t.Month()), nil
 	}
 	for month := time.January; month <= time.December; month++ {
 		if name := strings.ToLower(month.String()); word == name || word == name[:3] {
@@ -200,13 +200,13 @@ func readClock(word string) (out clock, ok bool, err error) {
 		return clock{}, false, nil
 	}
 	for _, layout := range layouts {
-		at, err := time.Parse(layout, word)
+		t, err := time.Parse(layout, word)
 		// Go reads 0am as midnight.
-		if outOfRange(err) || err == nil && layout[0] == '3' && at.Hour()%12 == 0 && word[0] == '0' {
+		if outOfRange(err) || err == nil && layout[0] == '3' && t.Hour()%12 == 0 && word[0] == '0' {
 			return clock{}, true, fmt.Errorf("%q is not a time of day: %s", word, fix)
 		}
 		if err == nil {
-			return clock{at.Hour(), at.Minute(), at.Second()}, true, nil
+			return clock{t.Hour(), t.Minute(), t.Second()}, true, nil
 		}
 	}
 	return clock{}, false, nil
@@ -216,26 +216,26 @@ func readClock(word string) (out clock, ok bool, err error) {
 // there may be none or two, which is an error.
 func (c clock) on(day time.Time) (time.Time, error) {
 	year, month, date := day.Date()
-	at := time.Date(year, month, date, c.hour, c.minute, c.second, 0, day.Location())
-	if !c.shownAt(at) {
-		return time.Time{}, fmt.Errorf("the clocks of %s do not show %s on %s: use another time", zone(at), c, day.Format(time.DateOnly))
+	t := time.Date(year, month, date, c.hour, c.minute, c.second, 0, day.Location())
+	if !c.shownAt(t) {
+		return time.Time{}, fmt.Errorf("the clocks of %s do not show %s on %s: use another time", zone(t), c, day.Format(time.DateOnly))
 	}
 	for _, step := range []time.Duration{30 * time.Minute, time.Hour, 2 * time.Hour} { // by as much as clocks are changed anywhere
-		for _, other := range []time.Time{at.Add(-step), at.Add(step)} {
-			if !c.shownAt(other) || other.Day() != at.Day() {
+		for _, other := range []time.Time{t.Add(-step), t.Add(step)} {
+			if !c.shownAt(other) || other.Day() != t.Day() {
 				continue
 			}
-			both := []time.Time{at, other}
+			both := []time.Time{t, other}
 			slices.SortFunc(both, time.Time.Compare)
 			return time.Time{}, fmt.Errorf("the clocks of %s show %s twice on %s: use RFC 3339, %s or %s",
-				zone(at), c, day.Format(time.DateOnly), both[0].Format(time.RFC3339), both[1].Format(time.RFC3339))
+				zone(t), c, day.Format(time.DateOnly), both[0].Format(time.RFC3339), both[1].Format(time.RFC3339))
 		}
 	}
-	return at, nil
+	return t, nil
 }
 
-func (c clock) shownAt(at time.Time) bool {
-	hour, minute, second := at.Clock()
+func (c clock) shownAt(t time.Time) bool {
+	hour, minute, second := t.Clock()
 	return hour == c.hour && minute == c.minute && second == c.second
 }
 
@@ -248,11 +248,11 @@ func (c clock) String() string {
 }
 
 // zone names the time zone of an instant: Europe/Berlin or, where the system does not tell, CET.
-func zone(at time.Time) string {
-	if name := at.Location().String(); name != "Local" && name != "" {
+func zone(t time.Time) string {
+	if name := t.Location().String(); name != "Local" && name != "" {
 		return name
 	}
-	name, _ := at.Zone()
+	name, _ := t.Zone()
 	return name
 }
 
@@ -263,20 +263,20 @@ func outOfRange(err error) bool {
 }
 
 // dayOf is the first instant of the day that an instant lies in, or of a day so many days later.
-func dayOf(at time.Time, later int) time.Time {
-	year, month, date := at.Date()
-	return begin(year, month, date+later, at.Location())
+func dayOf(t time.Time, later int) time.Time {
+	year, month, date := t.Date()
+	return begin(year, month, date+later, t.Location())
 }
 
 // begin is the first instant of a day. That is not midnight where the clocks are put forward just
 // then, and [time.Date] may answer with the evening before.
 func begin(year int, month time.Month, date int, zone *time.Location) time.Time {
-	at := time.Date(year, month, date, 0, 0, 0, 0, zone)
-	if at.Hour() == 0 && at.Minute() == 0 {
-		return at
+	t := time.Date(year, month, date, 0, 0, 0, 0, zone)
+	if t.Hour() == 0 && t.Minute() == 0 {
+		return t
 	}
-	changed, next := at.ZoneBounds()
-	if at.Day() != time.Date(year, month, date, 0, 0, 0, 0, time.UTC).Day() {
+	changed, next := t.ZoneBounds()
+	if t.Day() != time.Date(year, month, date, 0, 0, 0, 0, time.UTC).Day() {
 		changed = next
 	}
 	return changed.In(zone)

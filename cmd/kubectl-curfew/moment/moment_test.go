@@ -156,19 +156,19 @@ func TestParseWithin(t *testing.T) {
 // clocks, though not every day has 24 hours. A weekday or time is the first to come.
 func TestAllYear(t *testing.T) {
 	zone := berlin(t)
-	for at := time.Date(2026, 11, 18, 0, 30, 0, 0, zone); at.Before(time.Date(2027, 11, 18, 0, 30, 0, 0, zone)); at = at.Add(7 * time.Hour) {
-		for text, of := range map[string]struct {
+	for instant := time.Date(2026, 11, 18, 0, 30, 0, 0, zone); instant.Before(time.Date(2027, 11, 18, 0, 30, 0, 0, zone)); instant = instant.Add(7 * time.Hour) {
+		for text, row := range map[string]struct {
 			layout, want string
 			within       time.Duration
 		}{
 			"friday 17:00":   {"Mon 15:04:05", "Fri 17:00:00", 7*24*time.Hour + time.Hour},
 			"monday 9am":     {"Mon 15:04:05", "Mon 09:00:00", 7*24*time.Hour + time.Hour},
 			"sunday":         {"Mon 15:04:05", "Sun 00:00:00", 7*24*time.Hour + time.Hour},
-			"tomorrow 12:00": {"2006-01-02 15:04:05", at.AddDate(0, 0, 1).Format(time.DateOnly) + " 12:00:00", 37 * time.Hour},
+			"tomorrow 12:00": {"2006-01-02 15:04:05", instant.AddDate(0, 0, 1).Format(time.DateOnly) + " 12:00:00", 37 * time.Hour},
 		} {
-			have, err := Parse(text, at)
-			if err != nil || have.Format(of.layout) != of.want || !have.After(at) || have.Sub(at) > of.within {
-				t.Errorf("at %s %q is %s, error %v; want %s within %s", at, text, have, err, of.want, of.within)
+			have, err := Parse(text, instant)
+			if err != nil || have.Format(row.layout) != row.want || !have.After(instant) || have.Sub(instant) > row.within {
+				t.Errorf("at %s %q is %s, error %v; want %s within %s", instant, text, have, err, row.want, row.within)
 			}
 		}
 	}
@@ -177,7 +177,7 @@ func TestAllYear(t *testing.T) {
 // TestDaysThatBeginLate: where clocks are put forward at midnight, a day begins at one. Elsewhere
 // they are changed by other than an hour.
 func TestDaysThatBeginLate(t *testing.T) {
-	for at, want := range map[string]string{
+	for value, want := range map[string]string{
 		"America/Santiago: 2027-09-05":         "Sun 2027-09-05 01:00:00 -03",
 		"America/Santiago: sunday":             "Sun 2027-09-05 01:00:00 -03",
 		"America/Santiago: sunday 00:00":       "the clocks of America/Santiago do not show 00:00 on 2027-09-05",
@@ -186,7 +186,7 @@ func TestDaysThatBeginLate(t *testing.T) {
 		"Australia/Lord_Howe: 2028-04-02 1:45": "show 01:45 twice on 2028-04-02: use RFC 3339, 2028-04-02T01:45:00+11:00 or 2028-04-02T01:45:00+10:30",
 		"Antarctica/Troll: 2027-10-31 2:30":    "show 02:30 twice on 2027-10-31",
 	} {
-		name, text, _ := strings.Cut(at, ": ")
+		name, text, _ := strings.Cut(value, ": ")
 		zone, err := time.LoadLocation(name)
 		if err != nil {
 			t.Fatal(err)
@@ -194,7 +194,7 @@ func TestDaysThatBeginLate(t *testing.T) {
 		have, err := Parse(text, time.Date(2027, 9, 1, 12, 0, 0, 0, zone))
 		got := told(have.Format(shown), err)
 		if !strings.Contains(got, want) {
-			t.Errorf("%s: %s, want %s", at, got, want)
+			t.Errorf("%s: %s, want %s", value, got, want)
 		}
 	}
 }

@@ -239,9 +239,9 @@ func (o *resumeOptions) run(ctx context.Context, call *session.Call) error {
 	if len(ended) > 0 {
 		errs = append(errs, call.PrintObjects("deleted"+o.dryRun.Mark(), ended...))
 	}
-	for _, one := range w.Pauses.InEffect(w.ServerTime(ctx, call.Now)) {
-		if !slices.Contains(names, one.Name) {
-			fmt.Fprintf(call.Diagnostics, "note: %s\n", console.OneLine(one.Message()))
+	for _, pause := range w.Pauses.InEffect(w.ServerTime(ctx, call.Now)) {
+		if !slices.Contains(names, pause.Name) {
+			fmt.Fprintf(call.Diagnostics, "note: %s\n", console.OneLine(pause.Message()))
 		}
 	}
 	return errors.Join(errs...)
@@ -251,11 +251,11 @@ func (o *resumeOptions) run(ctx context.Context, call *session.Call) error {
 func (o *resumeOptions) made(w *world.World) ([]string, error) {
 	pauses := &w.Pauses
 	var names, others []string
-	for _, one := range pauses.All {
-		if one.Here {
-			names = append(names, one.Name)
+	for _, pause := range pauses.All {
+		if pause.Here {
+			names = append(names, pause.Name)
 		} else {
-			others = append(others, one.Name)
+			others = append(others, pause.Name)
 		}
 	}
 	switch {

@@ -132,11 +132,11 @@ const absent = "it is not among the manifests"
 // why returns why an object is kept, with the reason in one word first.
 func why(want Selected, result *Result, files *Files) string {
 	if i := slices.IndexFunc(result.Objects, want.is); i >= 0 {
-		one := &result.Objects[i]
-		if one.Reason == "" {
+		object := &result.Objects[i]
+		if object.Reason == "" {
 			return "the run is stalled"
 		}
-		return one.Reason + " (" + one.Message + ")"
+		return object.Reason + " (" + object.Message + ")"
 	}
 	for i := range files.resources {
 		for _, object := range files.objects[files.resources[i].GroupResource] {

@@ -238,15 +238,15 @@ func unlisted(result *Result, account *world.Account, err error) []string {
 // previewRun previews the run of a policy at an instant, or a part of it, with the rights of an
 // account.
 func previewRun(ctx context.Context, w *world.World, account *world.Account, stored *world.CleanupPolicy, p *cleanup.Policy, only survey.Only,
-	at time.Time) (*Result, error) {
+	t time.Time) (*Result, error) {
 	result, err := Of(ctx, p, account, survey.Options{
-		Account: account.Name.String(), Served: w.Resources, Source: w.Source(), Protect: w.Controller.Protect, Only: only, Now: at,
+		Account: account.Name.String(), Served: w.Resources, Source: w.Source(), Protect: w.Controller.Protect, Only: only, Now: t,
 		Namespaces: func() ([]*resolution.NamespacePolicy, error) { return w.NamespacesFor(ctx, p, only.Namespace) },
 		Matched: func(ctx context.Context) (cleanup.Matched, error) {
 			if stored == nil {
 				return nil, nil
 			}
-			return w.CleanupMatched(ctx, stored, p, at)
+			return w.CleanupMatched(ctx, stored, p, t)
 		},
 	})
 	if errors.Is(err, survey.ErrForbidden) && account.Own {

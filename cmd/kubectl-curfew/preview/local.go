@@ -36,9 +36,9 @@ import (
 
 // ReadLocal reads files as if they were applied. namespace is the namespace of objects that name
 // none.
-func ReadLocal(ctx context.Context, names []string, recursive bool, namespace string, in io.Reader, progress *console.Progress) (
+func ReadLocal(ctx context.Context, names []string, recursive bool, namespace string, r io.Reader, progress *console.Progress) (
 	*Files, error) {
-	files, err := folders.ListFiles(names, recursive, nil, in)
+	files, err := folders.ListFiles(names, recursive, nil, r)
 	if err != nil {
 		return nil, err
 	}
@@ -92,10 +92,10 @@ func ReadLocal(ctx context.Context, names []string, recursive bool, namespace st
 func (f *Files) Policy(args []string) (*cleanup.Policy, error) {
 	var names []string
 	var found []*cleanup.Policy
-	for _, one := range f.policies {
-		name := policyName(one)
-		if names = append(names, name); len(args) == 0 || args[0] == one.Name || args[0] == name {
-			found = append(found, one)
+	for _, policy := range f.policies {
+		name := policyName(policy)
+		if names = append(names, name); len(args) == 0 || args[0] == policy.Name || args[0] == name {
+			found = append(found, policy)
 		}
 	}
 	switch {
@@ -132,8 +132,8 @@ func (f *Files) Preview(ctx context.Context, p *cleanup.Policy, now, since time.
 
 func (f *Files) uids() (out []types.UID) {
 	for _, objects := range f.objects {
-		for _, one := range objects {
-			out = append(out, one.GetUID())
+		for _, object := range objects {
+			out = append(out, object.GetUID())
 		}
 	}
 	return out
@@ -198,12 +198,12 @@ func (f *Files) add(object *unstructured.Unstructured, definitions map[schema.Gr
 	kind := object.GroupVersionKind()
 	plural, _ := meta.UnsafeGuessKindToResource(kind)
 	profile := f.Platform.Profiles.For(kind)
-	at, clusterScoped := plural.GroupResource(), profile.ClusterScoped || lint.ClusterScoped(kind.GroupKind())
+	resource, clusterScoped := plural.GroupResource(), profile.ClusterScoped || lint.ClusterScoped(kind.GroupKind())
 	if profile.Resource != "" {
-		at.Resource = profile.Resource
+		resource.Resource = profile.Resource
 	}
 	if definition := definitions[kind.GroupKind()]; definition != nil {
-		at.Resource, _, _ = unstructured.NestedString(definition.Object, "spec", "names", "plural")
+		resource.Resource, _, _ = unstructured.NestedString(definition.Object, "spec", "names", "plural")
 		scope, _, _ := unstructured.NestedString(definition.Object, "spec", "scope")
 		clusterScoped = scope == "Cluster"
 	}
@@ -213,16 +213,16 @@ func (f *Files) add(object *unstructured.Unstructured, definitions map[schema.Gr
 		object.SetNamespace(namespace)
 	}
 	if object.GetUID() == "" { // keepNewest tells objects apart by it.
-		object.SetUID(types.UID(at.String() + "/" + object.GetNamespace() + "/" + object.GetName()))
+		object.SetUID(types.UID(resource.String() + "/" + object.GetNamespace() + "/" + object.GetName()))
 	}
 	same := func(other *unstructured.Unstructured) bool {
 		return other.GetNamespace() == object.GetNamespace() && other.GetName() == object.GetName()
 	}
 	// Of two manifests of one object the later one counts, as after applying both.
-	f.objects[at] = append(slices.DeleteFunc(f.objects[at], same), object)
-	i := slices.IndexFunc(f.resources, func(r cleanup.Resource) bool { return r.GroupResource == at })
+	f.objects[resource] = append(slices.DeleteFunc(f.objects[resource], same), object)
+	i := slices.IndexFunc(f.resources, func(r cleanup.Resource) bool { return r.GroupResource == resource })
 	if i < 0 {
-		f.resources = append(f.resources, cleanup.Resource{GroupResource: at, Kind: kind.Kind, Namespaced: !clusterScoped})
+		f.resources = append(f.resources, cleanup.Resource{GroupResource: resource, Kind: kind.Kind, Namespaced: !clusterScoped})
 		i = len(f.resources) - 1
 	}
 	if !slices.Contains(f.resources[i].Versions, kind.Version) {
@@ -258,7 +258,7 @@ func (f *Files) addNamespaces() {
 
 // Namespace implements [platform.Source].
 func (f *Files) Namespace(_ context.Context, name string) (*resolution.NamespacePolicy, error) {
-	i := slices.IndexFunc(f.namespaces, func(one *resolution.NamespacePolicy) bool { return one.Name == name })
+	i := slices.IndexFunc(f.namespaces, func(p *resolution.NamespacePolicy) bool { return p.Name == name })
 	if i < 0 {
 		return nil, platform.ErrUnknown
 	}
@@ -292,9 +292,9 @@ func (f *Files) List(_ context.Context, resource schema.GroupVersionResource, na
 // selectable are the fields that field selectors of surveys name. The API server sets the type of a
 // Secret that has none.
 func selectable(object *unstructured.Unstructured) fields.Set {
-	of, _, _ := unstructured.NestedString(object.Object, "type")
+	secretType, _, _ := unstructured.NestedString(object.Object, "type")
 	node, _, _ := unstructured.NestedString(object.Object, "spec", "nodeName")
-	return fields.Set{"metadata.name": object.GetName(), "type": cmp.Or(of, "Opaque"), "spec.nodeName": node}
+	return fields.Set{"metadata.name": object.GetName(), "type": cmp.Or(secretType, "Opaque"), "spec.nodeName": node}
 }
 
 // Get implements survey.Reader.

@@ -134,8 +134,8 @@ func (a *previewAnswer) addNotes() {
 	for _, lack := range a.Lacks {
 		a.note("%s may not %s: nothing is shown from there", whose, lack)
 	}
-	for _, one := range a.Unlisted {
-		a.note("%s: nothing is shown from there, and a run keeps what it cannot list", one)
+	for _, name := range a.Unlisted {
+		a.note("%s: nothing is shown from there, and a run keeps what it cannot list", name)
 	}
 }
 
@@ -164,8 +164,8 @@ func (a *previewAnswer) printRuns(out io.Writer) error {
 		return nil
 	}
 	fmt.Fprintf(out, "\nNext runs, by schedule %q in %s:\n", a.Policy.Spec.Schedule, a.Policy.Schedule.Location())
-	return console.PrintAligned(out, console.Map(a.Upcoming, func(at time.Time) []string {
-		return []string{"  " + at.Format("Mon 2006-01-02 15:04 MST"), console.Relative(at, a.Now)}
+	return console.PrintAligned(out, console.Map(a.Upcoming, func(t time.Time) []string {
+		return []string{"  " + t.Format("Mon 2006-01-02 15:04 MST"), console.Relative(t, a.Now)}
 	}))
 }
 

@@ -75,9 +75,9 @@ func Of(ctx context.Context, p *cleanup.Policy, reader survey.Reader, options su
 	if out.Stalled != nil && out.Stalled.Reason == v1alpha1.ReasonTooManyGroups {
 		return out, nil // What would be kept is not known.
 	}
-	err = s.Choose(ctx, func(at *cleanup.Target, object *unstructured.Unstructured, decision cleanup.Decision) error {
+	err = s.Choose(ctx, func(target *cleanup.Target, object *unstructured.Unstructured, decision cleanup.Decision) error {
 		out.Objects = append(out.Objects, Object{
-			GroupVersionKind: at.GroupVersionKind(), Resource: at.Resource, Namespace: object.GetNamespace(), Name: object.GetName(),
+			GroupVersionKind: target.GroupVersionKind(), Resource: target.Resource, Namespace: object.GetNamespace(), Name: object.GetName(),
 			UID: string(object.GetUID()), Labels: object.GetLabels(), Created: object.GetCreationTimestamp().Time,
 			Reason: decision.Reason, Message: decision.Message, Until: decision.Until,
 		})
@@ -106,13 +106,13 @@ func compare(a, b Object) int {
 func (r *Result) counts() []report.CountData {
 	var out []report.CountData
 	for i := range r.Objects {
-		one := &r.Objects[i]
-		if one.Reason != "" {
+		object := &r.Objects[i]
+		if object.Reason != "" {
 			continue
 		}
 		last := len(out) - 1
-		if last < 0 || out[last].Group != one.Group || out[last].Kind != one.Kind || out[last].Namespace != one.Namespace {
-			out = append(out, report.CountData{Group: one.Group, Kind: one.Kind, Namespace: one.Namespace, Result: WouldDelete})
+		if last < 0 || out[last].Group != object.Group || out[last].Kind != object.Kind || out[last].Namespace != object.Namespace {
+			out = append(out, report.CountData{Group: object.Group, Kind: object.Kind, Namespace: object.Namespace, Result: WouldDelete})
 			last++
 		}
 		out[last].Count++
@@ -169,8 +169,8 @@ func evaluated(ctx context.Context, w *world.World, kind world.Kind, namespace s
 		return nil, err
 	}
 	out := &cleaned{runs: map[types.UID][]ObjectRun{}}
-	for _, one := range due {
-		err := r.Found(ctx, one, func(entry *world.Entry, kept bool) {
+	for _, dueRun := range due {
+		err := r.Found(ctx, dueRun, func(entry *world.Entry, kept bool) {
 			out.runs[entry.UID] = append(out.runs[entry.UID], ObjectRun{entry, kept})
 		})
 		if err != nil {

@@ -58,19 +58,19 @@ func (r *Runs) Due(ctx context.Context, all []*world.CleanupPolicy) ([]*dueRun, 
 		if len(errs) > 0 {
 			continue // It never runs: kubectl curfew status names it.
 		}
-		one := &dueRun{stored: stored, Policy: p, at: r.Within(stored, p)}
-		if len(one.at) == 0 || !slices.ContainsFunc(p.Targets(served), r.concerns) {
+		run := &dueRun{stored: stored, Policy: p, at: r.Within(stored, p)}
+		if len(run.at) == 0 || !slices.ContainsFunc(p.Targets(served), r.concerns) {
 			continue
 		}
-		why, err := one.idle(ctx, r.W)
+		why, err := run.idle(ctx, r.W)
 		if err != nil {
 			return nil, err
 		}
-		if one.waits = why == notApproved && r.Unapproved; why != "" && !one.waits {
+		if run.waits = why == notApproved && r.Unapproved; why != "" && !run.waits {
 			r.Idle = append(r.Idle, p.ID()+" ("+why+")")
 			continue
 		}
-		out = append(out, one)
+		out = append(out, run)
 	}
 	slices.SortStableFunc(out, func(a, b *dueRun) int { return a.at[0].Compare(b.at[0]) })
 	if more := len(out) - maxRuns; more > 0 {
@@ -89,10 +89,10 @@ func (r *Runs) concerns(target cleanup.Target) bool {
 // them. Those that a later run of the window deletes have its time as the latest one.
 func (r *Runs) Found(ctx context.Context, due *dueRun, take func(entry *world.Entry, kept bool)) error {
 	seen := map[string]bool{}
-	for i, at := range due.at {
+	for i, t := range due.at {
 		later := i > 0
-		between := later && due.Policy.Schedule.Next(due.at[i-1]).Before(at) // A run that is not evaluated.
-		start := at
+		between := later && due.Policy.Schedule.Next(due.at[i-1]).Before(t) // A run that is not evaluated.
+		start := t
 		if start.Before(r.Now) { // It is late, and starts now.
 			start = r.Now
 		}
@@ -111,7 +111,7 @@ func (r *Runs) Found(ctx context.Context, due *dueRun, take func(entry *world.En
 			entry := &world.Entry{
 				Kind:      world.Kind{GroupVersionKind: object.GroupVersionKind, Resource: object.Resource, ClusterScoped: object.Namespace == ""},
 				Namespace: object.Namespace, Name: object.Name, UID: types.UID(object.UID), Labels: object.Labels, Created: object.Created,
-				Trigger: policy.TriggerCleanup, Source: due.source(), Expiry: at, Estimated: between,
+				Trigger: policy.TriggerCleanup, Source: due.source(), Expiry: t, Estimated: between,
 			}
 			if object.Reason == cleanup.SkipUnused {
 				entry.Expiry, entry.Estimated = object.Until, false
@@ -135,7 +135,7 @@ func (r *Runs) Found(ctx context.Context, due *dueRun, take func(entry *world.En
 }
 
 // evaluate previews a run; result is nil if it deletes nothing, or cannot be evaluated.
-func (r *Runs) evaluate(ctx context.Context, due *dueRun, at time.Time) (result *Result, doubt *judging.Obstacle, err error) {
+func (r *Runs) evaluate(ctx context.Context, due *dueRun, t time.Time) (result *Result, doubt *judging.Obstacle, err error) {
 	p, doubt := due.Policy, due.doubt
 	if part := r.Only.Resource != nil || r.Only.Namespace != "" && p.Namespace == ""; part && p.Limited() {
 		doubt = limited
@@ -146,7 +146,7 @@ func (r *Runs) evaluate(ctx context.Context, due *dueRun, at time.Time) (result 
 	}
 	account, err := r.W.AccountOf(ctx, p.Account, r.W.Controller.Namespace)
 	if err == nil {
-		result, err = previewRun(ctx, r.W, account, due.stored, p, r.Only, at)
+		result, err = previewRun(ctx, r.W, account, due.stored, p, r.Only, t)
 	}
 	switch {
 	case ctx.Err() != nil:
@@ -260,22 +260,22 @@ func (d *dueRun) idle(ctx context.Context, w *world.World) (why string, err erro
 // for none. A forged status shows a wrong row here, and changes no run.
 func Overdue(stored *world.CleanupPolicy, p *cleanup.Policy, now time.Time) time.Time {
 	status := &stored.Status
-	var at time.Time
+	var t time.Time
 	if announced := status.NextScheduleTime; announced != nil && !announced.After(now) {
 		before := announced.Add(-time.Second)
 		if status.ObservedGeneration == stored.Generation || p.Schedule.Next(before).Equal(announced.Time) {
-			at, _ = p.Schedule.Latest(before, now)
+			t, _ = p.Schedule.Latest(before, now)
 		}
 	}
 	last := status.LastRun
 	running := last != nil && last.Phase == v1alpha1.RunRunning && !last.DryRun
-	if at.IsZero() && running && !last.ScheduledTime.After(now) {
-		at = last.ScheduledTime.In(p.Schedule.Location())
+	if t.IsZero() && running && !last.ScheduledTime.After(now) {
+		t = last.ScheduledTime.In(p.Schedule.Location())
 	}
-	if deadline := p.Spec.StartingDeadlineSeconds; deadline != nil && int64(now.Sub(at)/time.Second) > *deadline {
+	if deadline := p.Spec.StartingDeadlineSeconds; deadline != nil && int64(now.Sub(t)/time.Second) > *deadline {
 		return time.Time{}
 	}
-	return at
+	return t
 }
 
 // reported is the message of a condition that is False for the present spec; "" otherwise. Only

@@ -258,7 +258,7 @@ func PrintTables(out io.Writer, noHeaders bool, counts *metav1.Table, skipped []
 
 // SkippedOf are the skipped objects of a run for programs.
 func SkippedOf(all []v1alpha1.SkipCount) []SkippedData {
-	return console.Map(all, func(of v1alpha1.SkipCount) SkippedData { return SkippedData{of.Reason, of.Count, of.Message} })
+	return console.Map(all, func(s v1alpha1.SkipCount) SkippedData { return SkippedData{s.Reason, s.Count, s.Message} })
 }
 
 // title sums up the run.
@@ -292,8 +292,8 @@ func (a *reportAnswer) title(now time.Time) string {
 
 // ignoredKinds are the kinds that the lookups of a run did not list.
 func ignoredKinds(run *v1alpha1.CleanupRun) []string {
-	return console.Map(run.IgnoredKinds, func(of v1alpha1.GroupKind) string {
-		return schema.GroupKind{Group: of.Group, Kind: of.Kind}.String()
+	return console.Map(run.IgnoredKinds, func(kind v1alpha1.GroupKind) string {
+		return schema.GroupKind{Group: kind.Group, Kind: kind.Kind}.String()
 	})
 }
 
@@ -307,7 +307,7 @@ func (a *reportAnswer) items() []*v1alpha1.CleanupItem {
 			out, last[page.Objects[i].UID] = append(out, &page.Objects[i]), &page.Objects[i]
 		}
 	}
-	return slices.DeleteFunc(out, func(of *v1alpha1.CleanupItem) bool { return of.Result == v1alpha1.ItemKept && last[of.UID] != of })
+	return slices.DeleteFunc(out, func(c *v1alpha1.CleanupItem) bool { return c.Result == v1alpha1.ItemKept && last[c.UID] != c })
 }
 
 // counts are the numbers of objects by kind, namespace and result.

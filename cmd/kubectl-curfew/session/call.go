@@ -51,12 +51,12 @@ func (c *Connection) Runs(run func(context.Context, *Call) error) func(*cobra.Co
 func (c *Call) PrintObjects(how string, all ...*unstructured.Unstructured) error {
 	var printed console.Printed
 	items := []any{}
-	for _, one := range all {
-		one.SetManagedFields(nil)
-		kind := world.Kind{GroupVersionKind: one.GroupVersionKind()}
-		printed.Objects = append(printed.Objects, ObjectOf(kind, one.GetNamespace(), one.GetName(), one.GetUID()))
-		if items = append(items, one.Object); c.Print == nil {
-			fmt.Fprintln(c.Out, console.OneLine(kind.Name(one.GetName())+" "+how))
+	for _, object := range all {
+		object.SetManagedFields(nil)
+		kind := world.Kind{GroupVersionKind: object.GroupVersionKind()}
+		printed.Objects = append(printed.Objects, ObjectOf(kind, object.GetNamespace(), object.GetName(), object.GetUID()))
+		if items = append(items, object.Object); c.Print == nil {
+			fmt.Fprintln(c.Out, console.OneLine(kind.Name(object.GetName())+" "+how))
 		}
 	}
 	if c.Print == nil {
@@ -191,7 +191,7 @@ func (c *Connection) CompleteNamespaces() cobra.CompletionFunc {
 // of the connection suggest what the cluster has, the given ones what they allow.
 func (c *Connection) AddTo(command *cobra.Command, allowed map[string][]string) {
 	c.Add(command.Flags())
-	of := map[string]cobra.CompletionFunc{
+	completions := map[string]cobra.CompletionFunc{
 		"namespace":        c.CompleteNamespaces(),
 		"curfew-namespace": c.CompleteNamespaces(),
 		"context":          c.completeConfig(func(config clientcmdapi.Config) []string { return slices.Sorted(maps.Keys(config.Contexts)) }),
@@ -200,18 +200,18 @@ func (c *Connection) AddTo(command *cobra.Command, allowed map[string][]string) 
 	}
 	if c.Output != nil {
 		c.Output.AddFlags(command)
-		of["output"] = cobra.FixedCompletions(c.Output.Formats(), NoFiles)
+		completions["output"] = cobra.FixedCompletions(c.Output.Formats(), NoFiles)
 	}
 	for name, values := range allowed {
-		of[name] = cobra.FixedCompletions(values, NoFiles)
+		completions[name] = cobra.FixedCompletions(values, NoFiles)
 	}
-	CompleteFlags(command, of)
+	CompleteFlags(command, completions)
 }
 
 // CompleteFlags registers what flags suggest. Of a flag that the command does not have nothing is
 // suggested: tests ask each.
-func CompleteFlags(command *cobra.Command, of map[string]cobra.CompletionFunc) {
-	for name, complete := range of {
+func CompleteFlags(command *cobra.Command, completions map[string]cobra.CompletionFunc) {
+	for name, complete := range completions {
 		_ = command.RegisterFlagCompletionFunc(name, complete)
 	}
 }

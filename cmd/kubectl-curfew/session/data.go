@@ -39,7 +39,7 @@ func ObjectOf(kind world.Kind, namespace, name string, uid types.UID) console.Ob
 }
 
 func ObstaclesData(obstacles []judging.Obstacle) []ObstacleData {
-	return console.Map(obstacles, func(of judging.Obstacle) ObstacleData { return ObstacleData{string(of.Kind), of.Message, of.Stops} })
+	return console.Map(obstacles, func(o judging.Obstacle) ObstacleData { return ObstacleData{string(o.Kind), o.Message, o.Stops} })
 }
 
 // Expires is when an object is deleted, or how long after it has finished.

@@ -74,19 +74,19 @@ func UsageWithout(usage func(*cobra.Command) error) func(*cobra.Command) error {
 }
 
 // Confirm asks the person at the terminal.
-func (c *Connection) Confirm(ctx context.Context, question string, in io.Reader, diagnostics io.Writer) error {
-	if !c.Terminal(in) {
+func (c *Connection) Confirm(ctx context.Context, question string, r io.Reader, diagnostics io.Writer) error {
+	if !c.Terminal(r) {
 		return errors.New("stdin is not a terminal; pass --yes")
 	}
 	fmt.Fprint(diagnostics, console.OneLine(question), " [y/N] ")
 	answer := make(chan string, 1)
 	go func() {
-		line, _ := bufio.NewReader(in).ReadString('\n')
+		line, _ := bufio.NewReader(r).ReadString('\n')
 		answer <- strings.ToLower(strings.TrimSpace(line))
 	}()
 	select {
-	case said := <-answer:
-		if said == "y" || said == "yes" {
+	case line := <-answer:
+		if line == "y" || line == "yes" {
 			return nil
 		}
 	case <-ctx.Done(): // Ctrl-C means no.

@@ -146,8 +146,8 @@ func (a *tallyAnswer) printed(notes []string) console.Printed {
 			Object: console.ObjectOf(v1alpha1.GroupVersion.String(), "PodTally", each.Namespace, each.Name, string(each.UID)),
 			Active: status.Active, Succeeded: status.Succeeded, Failed: status.Failed, Uncounted: len(each.uncounted()), PerHour: each.PerHour(a.now),
 			Oldest: console.TimeData(each.Oldest, a.now), TTL: string(ptr.Deref(each.Spec.TTLAfterCounted, "")),
-			Conditions: console.Map(status.Conditions, func(of metav1.Condition) conditionData {
-				return conditionData{of.Type, string(of.Status), of.Reason, of.Message}
+			Conditions: console.Map(status.Conditions, func(condition metav1.Condition) conditionData {
+				return conditionData{condition.Type, string(condition.Status), condition.Reason, condition.Message}
 			}),
 		}
 		if status.StartTime != nil {
@@ -197,8 +197,8 @@ func (a *tallyAnswer) row(each *podTally) []string {
 func unusual(conditions []metav1.Condition) []*metav1.Condition {
 	var out []*metav1.Condition
 	for i := range conditions {
-		if one := &conditions[i]; (one.Type == v1alpha1.ConditionReady) != (one.Status == metav1.ConditionTrue) {
-			out = append(out, one)
+		if condition := &conditions[i]; (condition.Type == v1alpha1.ConditionReady) != (condition.Status == metav1.ConditionTrue) {
+			out = append(out, condition)
 		}
 	}
 	return out
@@ -209,12 +209,12 @@ func tallyState(conditions []metav1.Condition) string {
 	if len(conditions) == 0 {
 		return "not counting yet"
 	}
-	reasons := console.Map(unusual(conditions), func(one *metav1.Condition) string { return one.Reason })
+	reasons := console.Map(unusual(conditions), func(c *metav1.Condition) string { return c.Reason })
 	return cmp.Or(strings.Join(reasons, ", "), v1alpha1.ReasonCounting)
 }
 
 func tallyMessage(conditions []metav1.Condition) string {
-	messages := console.Map(unusual(conditions), func(one *metav1.Condition) string { return one.Type + ": " + one.Message })
+	messages := console.Map(unusual(conditions), func(c *metav1.Condition) string { return c.Type + ": " + c.Message })
 	return strings.Join(messages, "; ")
 }
 
@@ -243,24 +243,24 @@ func (t *podTally) PerHour(now time.Time) float64 {
 
 // read returns the PodTallies of a namespace, of all with "", and with a name that one.
 func read(ctx context.Context, w *world.World, namespace, name string) ([]*podTally, error) {
-	at := v1alpha1.GroupVersion.WithResource(v1alpha1.PodTallies)
-	all, presence, err := world.Items[v1alpha1.PodTally](ctx, w, at, namespace, "")
+	resource := v1alpha1.GroupVersion.WithResource(v1alpha1.PodTallies)
+	all, presence, err := world.Items[v1alpha1.PodTally](ctx, w, resource, namespace, "")
 	switch {
 	case err != nil:
 		return nil, err
 	case presence == world.Unread:
-		return nil, fmt.Errorf("you may not list %s: ask for a role that allows it", at.GroupResource())
+		return nil, fmt.Errorf("you may not list %s: ask for a role that allows it", resource.GroupResource())
 	}
 	var out []*podTally
 	for _, each := range all {
 		if name != "" && each.Name != name {
 			continue
 		}
-		one := &podTally{PodTally: each}
-		if err := oldest(ctx, w, one); err != nil {
+		tally := &podTally{PodTally: each}
+		if err := oldest(ctx, w, tally); err != nil {
 			return nil, err
 		}
-		out = append(out, one)
+		out = append(out, tally)
 	}
 	if name != "" && len(out) == 0 {
 		return nil, fmt.Errorf("there is no PodTally %q in namespace %q", name, namespace)
@@ -272,23 +272,23 @@ func read(ctx context.Context, w *world.World, namespace, name string) ([]*podTa
 }
 
 // oldest reads when the uncounted Pods finished, if there are any and the user may list Pods.
-func oldest(ctx context.Context, w *world.World, of *podTally) error {
-	uncounted := of.uncounted()
+func oldest(ctx context.Context, w *world.World, tally *podTally) error {
+	uncounted := tally.uncounted()
 	if len(uncounted) == 0 {
 		return nil
 	}
-	at := corev1.SchemeGroupVersion.WithResource("pods")
-	pods, presence, err := world.Items[corev1.Pod](ctx, w, at, of.Namespace, metav1.FormatLabelSelector(&of.Spec.Selector))
+	resource := corev1.SchemeGroupVersion.WithResource("pods")
+	pods, presence, err := world.Items[corev1.Pod](ctx, w, resource, tally.Namespace, metav1.FormatLabelSelector(&tally.Spec.Selector))
 	if err != nil {
 		return err
 	}
 	if presence == world.Unread {
-		w.Lack("list pods in namespace %s", of.Namespace)
+		w.Lack("list pods in namespace %s", tally.Namespace)
 	}
 	for _, pod := range pods {
-		at := policy.FactsOfPod(pod).FinishTime
-		if !at.IsZero() && slices.Contains(uncounted, pod.UID) && (of.Oldest.IsZero() || at.Before(of.Oldest)) {
-			of.Oldest = at
+		t := policy.FactsOfPod(pod).FinishTime
+		if !t.IsZero() && slices.Contains(uncounted, pod.UID) && (tally.Oldest.IsZero() || t.Before(tally.Oldest)) {
+			tally.Oldest = t
 		}
 	}
 	return nil

@@ -115,8 +115,8 @@ func (o *testOptions) table(items []Item, failed int, out io.Writer) error {
 }
 
 // runTests runs all tests of files and directories.
-func runTests(ctx context.Context, names []string, in io.Reader, progress *console.Progress) ([]Item, error) {
-	files, err := folders.ListFiles(names, true, nil, in)
+func runTests(ctx context.Context, names []string, r io.Reader, progress *console.Progress) ([]Item, error) {
+	files, err := folders.ListFiles(names, true, nil, r)
 	if err != nil {
 		return nil, err
 	}

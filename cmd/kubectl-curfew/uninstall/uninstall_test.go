@@ -51,14 +51,14 @@ func built(t *testing.T, folder string) []*unstructured.Unstructured {
 func decode(t *testing.T, text []byte) (out []*unstructured.Unstructured) {
 	t.Helper()
 	for decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(text), 4096); ; {
-		one := &unstructured.Unstructured{}
-		switch err := decoder.Decode(&one.Object); {
+		object := &unstructured.Unstructured{}
+		switch err := decoder.Decode(&object.Object); {
 		case errors.Is(err, io.EOF):
 			return out
 		case err != nil:
 			t.Fatal(err)
 		}
-		out = append(out, one)
+		out = append(out, object)
 	}
 }
 
@@ -87,13 +87,13 @@ func newFake(t *testing.T, all ...*unstructured.Unstructured) *fake {
 	scheme := metadatafake.NewTestScheme()
 	must(t, metav1.AddMetaToScheme(scheme))
 	var objects, slim []runtime.Object
-	for n, one := range all {
-		if one.GetUID() == "" {
-			one.SetUID(types.UID(fmt.Sprint("uid-", n)))
+	for n, object := range all {
+		if object.GetUID() == "" {
+			object.SetUID(types.UID(fmt.Sprint("uid-", n)))
 		}
 		partial := &metav1.PartialObjectMetadata{}
-		must(t, runtime.DefaultUnstructuredConverter.FromUnstructured(one.Object, partial))
-		objects, slim = append(objects, one), append(slim, partial)
+		must(t, runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, partial))
+		objects, slim = append(objects, object), append(slim, partial)
 	}
 	f.objects = dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), kinds, objects...)
 	f.metadata = metadatafake.NewSimpleMetadataClient(scheme, slim...)
@@ -149,22 +149,22 @@ func (f *fake) remove(t *testing.T) *installation {
 func TestTheCommandRemovesTheRest(t *testing.T) {
 	all := map[string]*unstructured.Unstructured{}
 	for _, folder := range []string{"base", "labels", "monitoring"} {
-		for _, one := range built(t, manifests+"/"+folder) {
-			all[one.GetKind()+"/"+one.GetNamespace()+"/"+one.GetName()] = one
+		for _, object := range built(t, manifests+"/"+folder) {
+			all[object.GetKind()+"/"+object.GetNamespace()+"/"+object.GetName()] = object
 		}
 	}
-	for _, one := range added(t, manifests+"/components/*/*.yaml", manifests+"/labels/*.yaml") {
-		all[one.GetKind()+"/"+one.GetNamespace()+"/"+one.GetName()] = one
+	for _, object := range added(t, manifests+"/components/*/*.yaml", manifests+"/labels/*.yaml") {
+		all[object.GetKind()+"/"+object.GetNamespace()+"/"+object.GetName()] = object
 	}
 	selector := labels.SelectorFromSet(labels.Set{"app.kubernetes.io/name": "curfew"})
 	found := newFake(t, slices.Collect(maps.Values(all))...).found(t)
 	if !strings.Contains(found.next, " -l "+selector.String()+" ") || len(all) < 50 {
 		t.Fatalf("%d objects; the command is %s", len(all), found.next)
 	}
-	for name, one := range all {
-		listed := slices.ContainsFunc(found.objects, func(o *object) bool { return o.GetUID() == one.GetUID() })
-		stays := one.GetKind() == "CustomResourceDefinition" || one.GetKind() == "Namespace"
-		if selected := selector.Matches(labels.Set(one.GetLabels())); selected == stays || listed == (one.GetKind() == "Namespace") {
+	for name, obj := range all {
+		listed := slices.ContainsFunc(found.objects, func(o *object) bool { return o.GetUID() == obj.GetUID() })
+		stays := obj.GetKind() == "CustomResourceDefinition" || obj.GetKind() == "Namespace"
+		if selected := selector.Matches(labels.Set(obj.GetLabels())); selected == stays || listed == (obj.GetKind() == "Namespace") {
 			t.Errorf("%s: selected %t, found %t", name, selected, listed)
 		}
 	}
@@ -180,8 +180,8 @@ func TestLabelsSelectNothing(t *testing.T) {
 		thing("admissionregistration.k8s.io/v1", "MutatingWebhookConfiguration", "", "mine"),
 		thing("apiextensions.k8s.io/v1", "CustomResourceDefinition", "", "gadgets.example.curfew.dev"),
 	}
-	for _, one := range theirs {
-		one.SetLabels(map[string]string{"app.kubernetes.io/part-of": "curfew", "app.kubernetes.io/name": "curfew"})
+	for _, their := range theirs {
+		their.SetLabels(map[string]string{"app.kubernetes.io/part-of": "curfew", "app.kubernetes.io/name": "curfew"})
 	}
 	hooks := []any{
 		map[string]any{"clientConfig": map[string]any{"service": map[string]any{"namespace": "curfew-system", "name": "other"}}},
@@ -190,10 +190,10 @@ func TestLabelsSelectNothing(t *testing.T) {
 	_ = unstructured.SetNestedSlice(theirs[6].Object, hooks, "webhooks")
 	f := newFake(t, append(small(), theirs...)...)
 	left := f.remove(t)
-	for _, one := range theirs {
-		what, _ := meta.UnsafeGuessKindToResource(one.GroupVersionKind())
-		if _, err := f.objects.Resource(what).Namespace(one.GetNamespace()).Get(t.Context(), one.GetName(), metav1.GetOptions{}); err != nil {
-			t.Errorf("%s %s/%s: %v", one.GetKind(), one.GetNamespace(), one.GetName(), err)
+	for _, their := range theirs {
+		what, _ := meta.UnsafeGuessKindToResource(their.GroupVersionKind())
+		if _, err := f.objects.Resource(what).Namespace(their.GetNamespace()).Get(t.Context(), their.GetName(), metav1.GetOptions{}); err != nil {
+			t.Errorf("%s %s/%s: %v", their.GetKind(), their.GetNamespace(), their.GetName(), err)
 		}
 	}
 	if crds := left.names(kinds); len(f.changes) != 5 || !slices.Equal(crds, []string{"customresourcedefinition.apiextensions.k8s.io/podtallies.curfew.dev"}) {
@@ -212,9 +212,9 @@ func added(t *testing.T, patterns ...string) (out []*unstructured.Unstructured) 
 		for _, file := range files {
 			text, err := os.ReadFile(file)
 			must(t, err)
-			for _, one := range decode(t, text) {
-				if one.GetLabels() != nil { // Patches have none.
-					out = append(out, one)
+			for _, object := range decode(t, text) {
+				if object.GetLabels() != nil { // Patches have none.
+					out = append(out, object)
 				}
 			}
 		}
@@ -233,8 +233,8 @@ func small() []*unstructured.Unstructured {
 		thing("rbac.authorization.k8s.io/v1", "ClusterRoleBinding", "", "curfew-controller"), thing("apps/v1", "Deployment", "curfew-system", "curfew-controller"),
 		thing("admissionregistration.k8s.io/v1", "MutatingWebhookConfiguration", "", "curfew"), thing("v1", "ConfigMap", "curfew-system", "curfew-settings"),
 	}
-	for _, one := range out[1:] {
-		one.SetLabels(map[string]string{"app.kubernetes.io/part-of": "curfew", "app.kubernetes.io/name": "curfew"})
+	for _, object := range out[1:] {
+		object.SetLabels(map[string]string{"app.kubernetes.io/part-of": "curfew", "app.kubernetes.io/name": "curfew"})
 	}
 	for _, name := range []string{"held", "listed", "free"} {
 		pod := thing("v1", "Pod", "ci", name)
@@ -300,10 +300,10 @@ func TestControllerWritesAgain(t *testing.T) {
 func TestAnotherOfTheName(t *testing.T) {
 	f := newFake(t, small()...)
 	found := f.found(t)
-	for _, one := range found.objects {
-		another := one.DeepCopy()
-		another.SetUID("another-" + one.GetUID())
-		must(t, f.objects.Tracker().Update(one.kind, another, one.GetNamespace()))
+	for _, object := range found.objects {
+		another := object.DeepCopy()
+		another.SetUID("another-" + object.GetUID())
+		must(t, f.objects.Tracker().Update(object.kind, another, object.GetNamespace()))
 	}
 	if err := found.delete(t.Context(), f.say, found.objects); err != nil || len(f.changes)+len(f.done) > 0 || len(found.objects) < 5 {
 		t.Errorf("%d objects are found, error %v; changes %q and messages %q, want none", len(found.objects), err, f.changes, f.done)
@@ -342,8 +342,8 @@ func TestElsewhere(t *testing.T) {
 	_ = unstructured.SetNestedSlice(hooks.Object, []any{map[string]any{"clientConfig": map[string]any{"service": service}}}, "webhooks")
 	binding := thing("rbac.authorization.k8s.io/v1", "ClusterRoleBinding", "", "curfew-controller")
 	_ = unstructured.SetNestedSlice(binding.Object, []any{map[string]any{"kind": "ServiceAccount", "namespace": "platform"}}, "subjects")
-	for _, one := range []*unstructured.Unstructured{hooks, binding} {
-		if _, err := newFake(t, one).find(t); err == nil || !strings.Contains(err.Error(), "--curfew-namespace platform") {
+	for _, object := range []*unstructured.Unstructured{hooks, binding} {
+		if _, err := newFake(t, object).find(t); err == nil || !strings.Contains(err.Error(), "--curfew-namespace platform") {
 			t.Errorf("error is %v, want that it names --curfew-namespace platform", err)
 		}
 	}

@@ -68,8 +68,8 @@ const instances = "!lookup.instances"
 // kindNames are the kinds of all finders.
 func kindNames() (out []string) {
 	for i := range finders {
-		for _, one := range finders[i].kinds {
-			out = append(out, one.name)
+		for _, kind := range finders[i].kinds {
+			out = append(out, kind.name)
 		}
 	}
 	return out
@@ -79,24 +79,24 @@ func kindNames() (out []string) {
 // namespaces, cluster-scoped kinds are left out.
 func findersOf(named []string, everywhere bool) (out []finder, left []string, err error) {
 	known := map[string]bool{}
-	for _, of := range finders {
+	for _, finder := range finders {
 		var kinds []kind
-		for _, one := range of.kinds {
-			names := []string{strings.ToLower(one.name), one.resource, one.short}
-			chosen := len(named) == 0 && !of.named
+		for _, kind := range finder.kinds {
+			names := []string{strings.ToLower(kind.name), kind.resource, kind.short}
+			chosen := len(named) == 0 && !finder.named
 			for _, name := range names {
 				known[name] = true
 				chosen = chosen || slices.ContainsFunc(named, func(given string) bool { return name != "" && strings.EqualFold(given, name) })
 			}
 			switch {
-			case chosen && !everywhere && slices.Contains(clusterScoped, one.name):
-				left = append(left, one.name)
+			case chosen && !everywhere && slices.Contains(clusterScoped, kind.name):
+				left = append(left, kind.name)
 			case chosen:
-				kinds = append(kinds, one)
+				kinds = append(kinds, kind)
 			}
 		}
-		if of.kinds = kinds; len(kinds) > 0 {
-			out = append(out, of)
+		if finder.kinds = kinds; len(kinds) > 0 {
+			out = append(out, finder)
 		}
 	}
 	for _, name := range named {

@@ -27,15 +27,15 @@ func TestFindersCompile(t *testing.T) {
 		} else if p.Limited() || p.Remembers() || p.NeedsApproval(false) || !p.Report || p.NeedsWhole(schema.GroupResource{Resource: "secrets"}) {
 			t.Errorf("%s: the report has a limit, counts runs, or reads whole Secrets", name)
 		}
-		for _, of := range chosen {
-			if of.reports {
-				if text, err := manifests([]finder{of}, &scope{}); err == nil {
+		for _, each := range chosen {
+			if each.reports {
+				if text, err := manifests([]finder{each}, &scope{}); err == nil {
 					t.Errorf("%s: policy\n%s", name, text)
 				}
 				continue
 			}
 			object := &v1alpha1.ClusterCleanupPolicy{}
-			text, err := manifests([]finder{of}, &scope{namespaces: []string{"ci", "lab"}})
+			text, err := manifests([]finder{each}, &scope{namespaces: []string{"ci", "lab"}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -48,8 +48,8 @@ func TestFindersCompile(t *testing.T) {
 			if _, errs := cleanup.Compile(compiler, object); len(errs) > 0 {
 				t.Errorf("%s: %v", name, errs)
 			}
-			aged := slices.ContainsFunc(object.Spec.Conditions, func(one v1alpha1.CleanupCondition) bool {
-				return strings.HasPrefix(string(one.Expression), "now - timestamp(object.metadata.creationTimestamp) > ")
+			aged := slices.ContainsFunc(object.Spec.Conditions, func(condition v1alpha1.CleanupCondition) bool {
+				return strings.HasPrefix(string(condition.Expression), "now - timestamp(object.metadata.creationTimestamp) > ")
 			})
 			if object.Spec.Approval != v1alpha1.ApprovalRequired || !aged || object.Spec.MinUnused == nil {
 				t.Errorf("%s: want an approval, a minimum age and minUnused\n%s", name, text)

@@ -49,15 +49,15 @@ type answer struct {
 	paged func(context.Context) error
 }
 
-func (a *answer) add(of *preview.Object) {
+func (a *answer) add(object *preview.Object) {
 	item := Item{
-		Object: console.ObjectOf(of.GroupVersion().String(), of.Kind, of.Namespace, of.Name, of.UID),
-		State:  stateUnused, Reason: of.Reason, Message: engine.ReplaceAllString(of.Message, ""), Created: console.TimeData(of.Created, a.now),
+		Object: console.ObjectOf(object.GroupVersion().String(), object.Kind, object.Namespace, object.Name, object.UID),
+		State:  stateUnused, Reason: object.Reason, Message: engine.ReplaceAllString(object.Message, ""), Created: console.TimeData(object.Created, a.now),
 	}
 	switch {
-	case slices.Contains(undecided, of.Reason):
+	case slices.Contains(undecided, object.Reason):
 		item.State = stateUnknown
-	case of.Reason != "":
+	case object.Reason != "":
 		item.State = stateKept
 	}
 	a.items = append(a.items, item)
@@ -81,29 +81,29 @@ func (a *answer) print(wide, noHeaders bool, out io.Writer) error {
 	var skipped []v1alpha1.SkipCount
 	unused, all := console.NewTable("NAMESPACE", "KIND", "NAME", "AGE"), report.ObjectTable()
 	for i := range a.items {
-		one := &a.items[i]
-		counts[one.State]++
-		object := &one.Object
+		item := &a.items[i]
+		counts[item.State]++
+		object := &item.Object
 		if wide {
-			console.AddRow(all, nil, object.Kind, console.OrDash(object.Namespace), object.Name, one.State, console.OrDash(one.Message))
+			console.AddRow(all, nil, object.Kind, console.OrDash(object.Namespace), object.Name, item.State, console.OrDash(item.Message))
 		}
-		if one.State == stateUnused {
+		if item.State == stateUnused {
 			age := "-"
-			if one.Created != nil {
-				age = console.TwoUnits(a.now.Sub(*one.Created))
+			if item.Created != nil {
+				age = console.TwoUnits(a.now.Sub(*item.Created))
 			}
 			console.AddRow(unused, nil, console.OrDash(object.Namespace), object.Kind, object.Name, age)
 			continue
 		}
-		at := slices.IndexFunc(skipped, func(of v1alpha1.SkipCount) bool { return of.Reason == one.State+": "+one.Reason })
-		if at < 0 {
-			at = len(skipped)
+		index := slices.IndexFunc(skipped, func(s v1alpha1.SkipCount) bool { return s.Reason == item.State+": "+item.Reason })
+		if index < 0 {
+			index = len(skipped)
 			skipped = append(skipped, v1alpha1.SkipCount{
-				Reason:  one.State + ": " + one.Reason,
-				Message: fmt.Sprintf("%s %s: %s", object.Kind, strings.TrimPrefix(object.Namespace+"/"+object.Name, "/"), one.Message),
+				Reason:  item.State + ": " + item.Reason,
+				Message: fmt.Sprintf("%s %s: %s", object.Kind, strings.TrimPrefix(object.Namespace+"/"+object.Name, "/"), item.Message),
 			})
 		}
-		skipped[at].Count++
+		skipped[index].Count++
 	}
 	slices.SortFunc(skipped, func(a, b v1alpha1.SkipCount) int { return cmp.Compare(a.Reason, b.Reason) })
 	fmt.Fprintf(out, "%d unused, %d unknown and %d kept of %s\n",

@@ -38,30 +38,30 @@ func (s *scope) policy(schedule string, kinds []kind) *v1alpha1.ClusterCleanupPo
 
 // rulesOf has a rule for each API group.
 func rulesOf(kinds []kind) (out []v1alpha1.ResourceRule) {
-	for _, one := range kinds {
-		if last := len(out) - 1; last >= 0 && out[last].APIGroups[0] == one.group {
-			out[last].Resources = append(out[last].Resources, one.resource)
+	for _, kind := range kinds {
+		if last := len(out) - 1; last >= 0 && out[last].APIGroups[0] == kind.group {
+			out[last].Resources = append(out[last].Resources, kind.resource)
 			continue
 		}
-		out = append(out, v1alpha1.ResourceRule{APIGroups: []string{one.group}, Resources: []string{one.resource}})
+		out = append(out, v1alpha1.ResourceRule{APIGroups: []string{kind.group}, Resources: []string{kind.resource}})
 	}
 	return out
 }
 
 // compile compiles a report about the kinds of finders: it reads the cluster once for all of them.
-func compile(compiler *expression.Compiler, of []finder, in *scope) (*cleanup.Policy, error) {
+func compile(compiler *expression.Compiler, chosen []finder, where *scope) (*cleanup.Policy, error) {
 	condition := "false"
 	var kinds []kind
-	for i := range of {
-		for _, one := range of[i].kinds {
-			condition = fmt.Sprintf("object.kind == %q ? %s : %s", one.name, of[i].expression, condition)
+	for i := range chosen {
+		for _, kind := range chosen[i].kinds {
+			condition = fmt.Sprintf("object.kind == %q ? %s : %s", kind.name, chosen[i].expression, condition)
 		}
-		kinds = append(kinds, of[i].kinds...)
+		kinds = append(kinds, chosen[i].kinds...)
 	}
-	for _, filter := range in.filters {
+	for _, filter := range where.filters {
 		condition = fmt.Sprintf("(%s) && (%s)", filter.Expression, condition)
 	}
-	object := in.policy("@yearly", kinds)
+	object := where.policy("@yearly", kinds)
 	object.Spec.Conditions = []v1alpha1.CleanupCondition{{Name: "unused", Expression: v1alpha1.Expression(condition)}}
 	out, errs := cleanup.CompileReport(compiler, object)
 	return out, errs.ToAggregate()
@@ -86,7 +86,7 @@ func role(name string, rules ...any) object {
 }
 
 // bind binds a service account to a ClusterRole in a namespace, or with "" in all.
-func bind(role, namespace, account, of string) object {
+func bind(role, namespace, account, roleKind string) object {
 	kind, metadata := "ClusterRoleBinding", object{"name": role}
 	if namespace != "" {
 		kind, metadata["namespace"] = "RoleBinding", namespace
@@ -94,33 +94,33 @@ func bind(role, namespace, account, of string) object {
 	return object{
 		"apiVersion": rbacVersion, "kind": kind, "metadata": metadata,
 		"roleRef":  object{"apiGroup": rbac, "kind": "ClusterRole", "name": role},
-		"subjects": []any{object{"kind": "ServiceAccount", "name": account, "namespace": of}},
+		"subjects": []any{object{"kind": "ServiceAccount", "name": account, "namespace": roleKind}},
 	}
 }
 
 // manifests are the policy of a finder, with the rights to delete what it finds.
-func (f *finder) manifests(in *scope) (out []any) {
-	name := strings.Join(append([]string{f.policy}, in.namespaces...), "-")
+func (f *finder) manifests(where *scope) (out []any) {
+	name := strings.Join(append([]string{f.policy}, where.namespaces...), "-")
 	deletes := "curfew-cleanup-delete-" + name
-	rules := console.Map(rulesOf(f.kinds), func(of v1alpha1.ResourceRule) any {
-		return object{"apiGroups": of.APIGroups, "resources": of.Resources, "verbs": []string{"get", "list", "delete"}}
+	rules := console.Map(rulesOf(f.kinds), func(resourceRule v1alpha1.ResourceRule) any {
+		return object{"apiGroups": resourceRule.APIGroups, "resources": resourceRule.Resources, "verbs": []string{"get", "list", "delete"}}
 	})
 	out = append(out, role(deletes, rules...))
-	for _, namespace := range in.namespaces {
+	for _, namespace := range where.namespaces {
 		out = append(out, bind(deletes, namespace, account, accountNamespace))
 	}
-	if len(in.namespaces) == 0 {
+	if len(where.namespaces) == 0 {
 		out = append(out, bind(deletes, "", account, accountNamespace))
 	}
-	spec := &in.policy("17 * * * *", f.kinds).Spec
-	if len(in.namespaces) > 0 {
+	spec := &where.policy("17 * * * *", f.kinds).Spec
+	if len(where.namespaces) > 0 {
 		spec.MatchConstraints.NamespaceSelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
-			{Key: corev1.LabelMetadataName, Operator: metav1.LabelSelectorOpIn, Values: in.namespaces},
+			{Key: corev1.LabelMetadataName, Operator: metav1.LabelSelectorOpIn, Values: where.namespaces},
 		}}
 	}
 	spec.DryRun, spec.Approval, spec.MinUnused, spec.MaxDeletions = true, v1alpha1.ApprovalRequired, new(v1alpha1.Duration("21d")), new(int64(100))
 	spec.ServiceAccountName, spec.ServiceAccountNamespace = account, accountNamespace
-	if spec.Conditions = slices.Clone(in.filters); !in.aged {
+	if spec.Conditions = slices.Clone(where.filters); !where.aged {
 		spec.Conditions = append(spec.Conditions, olderThan(week))
 	}
 	spec.Conditions = append(spec.Conditions, v1alpha1.CleanupCondition{Name: f.condition, Expression: v1alpha1.Expression(f.expression)})
@@ -131,16 +131,16 @@ func (f *finder) manifests(in *scope) (out []any) {
 
 // manifests are the cleanup policies of finders, with the account and the rights that they need. It
 // is an error if there are none.
-func manifests(of []finder, in *scope) (string, error) {
+func manifests(chosen []finder, where *scope) (string, error) {
 	var policies []any
 	var kinds []string
-	for i := range of {
-		if !of[i].reports {
-			policies = append(policies, of[i].manifests(in)...)
+	for i := range chosen {
+		if !chosen[i].reports {
+			policies = append(policies, chosen[i].manifests(where)...)
 			continue
 		}
-		for _, one := range of[i].kinds {
-			kinds = append(kinds, one.name)
+		for _, kind := range chosen[i].kinds {
+			kinds = append(kinds, kind.name)
 		}
 	}
 	if len(policies) == 0 {
@@ -148,14 +148,14 @@ func manifests(of []finder, in *scope) (string, error) {
 			strings.Join(kinds, ", "))
 	}
 	var out []string
-	for _, one := range append([]any{
+	for _, manifest := range append([]any{
 		object{"apiVersion": "v1", "kind": "Namespace", "metadata": object{"name": accountNamespace}},
 		object{"apiVersion": "v1", "kind": "ServiceAccount", "metadata": object{"name": account, "namespace": accountNamespace}},
-		bind("curfew-impersonate", accountNamespace, "curfew-controller", in.curfew),
+		bind("curfew-impersonate", accountNamespace, "curfew-controller", where.curfew),
 		role("curfew-cleanup-find", object{"apiGroups": []string{"*"}, "resources": []string{"*"}, "verbs": []string{"list"}}),
 		bind("curfew-cleanup-find", "", account, accountNamespace),
 	}, policies...) {
-		text, err := yaml.Marshal(one)
+		text, err := yaml.Marshal(manifest)
 		if err != nil {
 			return "", err
 		}

@@ -98,8 +98,8 @@ Exit status: 0 there is a report, 2 there is none: flags or permissions.`,
 }
 
 // choose returns the finders, the scope that they look at, and notes on kinds that they leave out.
-func (o *unusedOptions) choose() (chosen []finder, in *scope, notes []string, err error) {
-	if in, err = o.scope(); err != nil {
+func (o *unusedOptions) choose() (chosen []finder, where *scope, notes []string, err error) {
+	if where, err = o.scope(); err != nil {
 		return nil, nil, nil, err
 	}
 	chosen, left, err := findersOf(o.kinds, o.everywhere)
@@ -109,7 +109,7 @@ func (o *unusedOptions) choose() (chosen []finder, in *scope, notes []string, er
 	case len(left) > 0:
 		notes = []string{strings.Join(left, ", ") + " are left out, since their objects are in no namespace: add -A"}
 	}
-	return chosen, in, notes, err
+	return chosen, where, notes, err
 }
 
 // week is the age of objects that policies delete, unless --older-than says otherwise.
@@ -165,12 +165,12 @@ func (o *unusedOptions) run(ctx context.Context, call *session.Call) error {
 			return fmt.Errorf("--at: %w", err)
 		}
 	}
-	chosen, in, notes, err := o.choose()
+	chosen, where, notes, err := o.choose()
 	if err != nil {
 		return err
 	}
 	if o.Output.Format == policyFormat {
-		text, err := manifests(chosen, in)
+		text, err := manifests(chosen, where)
 		if err == nil {
 			console.PrintNotes(notes, call.Diagnostics)
 			_, err = io.WriteString(call.Out, text)
@@ -193,13 +193,13 @@ func (o *unusedOptions) run(ctx context.Context, call *session.Call) error {
 	}
 	call.Progress.Say("looking for objects that use others")
 	// A Lease in a Namespace is an instance, and uses nothing: these two are answered apart.
-	counted := slices.DeleteFunc(slices.Clone(chosen), func(of finder) bool { return of.expression != instances })
-	named := slices.DeleteFunc(chosen, func(of finder) bool { return of.expression == instances })
+	counted := slices.DeleteFunc(slices.Clone(chosen), func(f finder) bool { return f.expression != instances })
+	named := slices.DeleteFunc(chosen, func(f finder) bool { return f.expression == instances })
 	for _, some := range [][]finder{named, counted} {
 		if len(some) == 0 {
 			continue
 		}
-		if err := answer.find(ctx, w, some, in); err != nil {
+		if err := answer.find(ctx, w, some, where); err != nil {
 			return err
 		}
 	}
@@ -216,14 +216,14 @@ func (o *unusedOptions) run(ctx context.Context, call *session.Call) error {
 }
 
 // find adds what finders find with the rights of the user.
-func (a *answer) find(ctx context.Context, w *world.World, of []finder, in *scope) error {
-	p, err := compile(expression.NewCompiler(1), of, in)
+func (a *answer) find(ctx context.Context, w *world.World, chosen []finder, where *scope) error {
+	p, err := compile(expression.NewCompiler(1), chosen, where)
 	if err != nil {
 		return err
 	}
 	result, err := preview.Of(ctx, p, w.Self(), survey.Options{
 		Account: "you", Served: w.Resources, Source: w.Source(), Protect: w.Controller.Protect,
-		Only: survey.Only{Namespace: strings.Join(in.namespaces, ",")}, Now: a.now, Paged: a.paged,
+		Only: survey.Only{Namespace: strings.Join(where.namespaces, ",")}, Now: a.now, Paged: a.paged,
 		Namespaces: func() ([]*resolution.NamespacePolicy, error) { return nil, nil }, // The policy selects none.
 	})
 	if err != nil {

@@ -75,9 +75,9 @@ func ask(ctx context.Context, client dynamic.Interface, kind string, review any)
 	return runtime.DefaultUnstructuredConverter.FromUnstructured(answer.Object, review)
 }
 
-func attributes(at schema.GroupVersionResource, namespace, name, verb string) *authorizationv1.ResourceAttributes {
+func attributes(resource schema.GroupVersionResource, namespace, name, verb string) *authorizationv1.ResourceAttributes {
 	return &authorizationv1.ResourceAttributes{
-		Group: at.Group, Version: at.Version, Resource: at.Resource, Namespace: namespace, Name: name, Verb: verb,
+		Group: resource.Group, Version: resource.Version, Resource: resource.Resource, Namespace: namespace, Name: name, Verb: verb,
 	}
 }
 

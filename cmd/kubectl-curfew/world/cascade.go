@@ -86,11 +86,11 @@ func (w *World) cascade(ctx context.Context, object map[string]any, now time.Tim
 func (w *World) owners(ctx context.Context, u *unstructured.Unstructured, now time.Time, depth int) (fate, error) {
 	var last *Cascade
 	for _, owner := range u.GetOwnerReferences() {
-		of, err := schema.ParseGroupVersion(owner.APIVersion)
+		groupVersion, err := schema.ParseGroupVersion(owner.APIVersion)
 		if err != nil || depth == 0 {
 			return fate{}, nil
 		}
-		found, err := w.fateOf(ctx, of.WithKind(owner.Kind), u.GetNamespace(), owner.Name, string(owner.UID), now, depth-1)
+		found, err := w.fateOf(ctx, groupVersion.WithKind(owner.Kind), u.GetNamespace(), owner.Name, string(owner.UID), now, depth-1)
 		if err != nil || found.cascade == nil {
 			return found, err
 		}
@@ -341,10 +341,10 @@ func (w *World) historyLimits(ctx context.Context, namespace string) (map[types.
 			return nil, err
 		}
 		out := map[types.NamespacedName]string{}
-		for _, one := range all {
-			out[types.NamespacedName{Namespace: one.Namespace, Name: one.Name}] = fmt.Sprintf(
-				"keeps the newest Jobs of CronJob %s: successfulJobsHistoryLimit %d, failedJobsHistoryLimit %d", one.Name,
-				ptr.Deref(one.Spec.SuccessfulJobsHistoryLimit, 3), ptr.Deref(one.Spec.FailedJobsHistoryLimit, 1))
+		for _, cronJob := range all {
+			out[types.NamespacedName{Namespace: cronJob.Namespace, Name: cronJob.Name}] = fmt.Sprintf(
+				"keeps the newest Jobs of CronJob %s: successfulJobsHistoryLimit %d, failedJobsHistoryLimit %d", cronJob.Name,
+				ptr.Deref(cronJob.Spec.SuccessfulJobsHistoryLimit, 3), ptr.Deref(cronJob.Spec.FailedJobsHistoryLimit, 1))
 		}
 		return out, nil
 	})

@@ -83,28 +83,28 @@ var cleanupKinds = map[string]string{
 // have that name.
 func (w *World) CleanupPolicy(ctx context.Context, reference, namespace string) (*CleanupPolicy, error) {
 	resources, name := []string{v1alpha1.CleanupPolicies, v1alpha1.ClusterCleanupPolicies}, reference
-	if kind, of, ok := strings.Cut(reference, "/"); ok {
+	if kind, rest, ok := strings.Cut(reference, "/"); ok {
 		resource := cleanupKinds[strings.TrimSuffix(strings.ToLower(kind), "."+wellknown.Group)]
 		if resource == "" {
 			return nil, fmt.Errorf("%q is not a kind of cleanup policy: give cleanuppolicy/NAME or clustercleanuppolicy/NAME", kind)
 		}
-		resources, name = []string{resource}, of
+		resources, name = []string{resource}, rest
 	}
 	var found []*CleanupPolicy
 	var unread []string
 	for _, resource := range resources {
-		in := namespace
+		where := namespace
 		if resource == v1alpha1.ClusterCleanupPolicies {
-			in = ""
+			where = ""
 		}
-		object, presence, err := Read[unstructured.Unstructured](ctx, w, v1alpha1.GroupVersion.WithResource(resource), in, name)
+		object, presence, err := Read[unstructured.Unstructured](ctx, w, v1alpha1.GroupVersion.WithResource(resource), where, name)
 		if presence == Unread {
 			unread = append(unread, resource)
 		}
 		if presence == Found {
-			var one *CleanupPolicy
-			one, err = cleanupPolicyOf(object)
-			found = append(found, one)
+			var cleanupPolicy *CleanupPolicy
+			cleanupPolicy, err = cleanupPolicyOf(object)
+			found = append(found, cleanupPolicy)
 		}
 		if err != nil {
 			return nil, err
@@ -231,14 +231,14 @@ func (w *World) ApproveCleanup(ctx context.Context, p *CleanupPolicy, hash strin
 func (w *World) CleanupPolicies(ctx context.Context, namespace string, clusterScoped bool) (
 	all []*CleanupPolicy, unread []string, err error) {
 	for _, resource := range []string{v1alpha1.ClusterCleanupPolicies, v1alpha1.CleanupPolicies} {
-		in := namespace
+		where := namespace
 		switch {
 		case resource == v1alpha1.ClusterCleanupPolicies:
-			in = ""
+			where = ""
 		case clusterScoped:
 			continue
 		}
-		found, presence, err := Items[unstructured.Unstructured](ctx, w, v1alpha1.GroupVersion.WithResource(resource), in, "")
+		found, presence, err := Items[unstructured.Unstructured](ctx, w, v1alpha1.GroupVersion.WithResource(resource), where, "")
 		switch {
 		case err != nil && !Gone(err):
 			return nil, nil, err
@@ -246,11 +246,11 @@ func (w *World) CleanupPolicies(ctx context.Context, namespace string, clusterSc
 			unread = append(unread, resource)
 		}
 		for _, object := range found {
-			one, err := cleanupPolicyOf(object)
+			cleanupPolicy, err := cleanupPolicyOf(object)
 			if err != nil {
 				return nil, nil, err
 			}
-			all = append(all, one)
+			all = append(all, cleanupPolicy)
 		}
 	}
 	return all, unread, nil
@@ -262,13 +262,13 @@ func (w *World) Approved(ctx context.Context, p *cleanup.Policy, status *v1alpha
 	if p.UID == "" {
 		return false, true, nil // It is not in the cluster.
 	}
-	at := approvalsIn(p.Namespace)
-	err = w.Each(ctx, at, p.Namespace, metav1.ListOptions{}, func(object *unstructured.Unstructured) error {
+	resource := approvalsIn(p.Namespace)
+	err = w.Each(ctx, resource, p.Namespace, metav1.ListOptions{}, func(object *unstructured.Unstructured) error {
 		approved = approved || p.ApprovedBy(object, status.ApprovalsAfterTime)
 		return nil
 	})
 	if apierrors.IsForbidden(err) {
-		w.Lack("list %s", at.GroupResource())
+		w.Lack("list %s", resource.GroupResource())
 		return false, false, nil
 	}
 	return approved, true, err

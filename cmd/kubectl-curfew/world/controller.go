@@ -211,10 +211,10 @@ func (c *Controller) incomplete(kind Kind) []string {
 	if !ok || err != nil {
 		return nil // Status shows the reason.
 	}
-	for _, one := range report.Incomplete {
-		if one.Group == kind.Group && one.Kind == kind.Kind {
+	for _, incomplete := range report.Incomplete {
+		if incomplete.Group == kind.Group && incomplete.Kind == kind.Kind {
 			return []string{fmt.Sprintf("whether Curfew's controller knows it: not all %s have been known to it since %s",
-				kind.GroupResource(), one.Since.UTC().Format(time.RFC3339))}
+				kind.GroupResource(), incomplete.Since.UTC().Format(time.RFC3339))}
 		}
 	}
 	return nil
@@ -290,5 +290,5 @@ type Pauses struct {
 
 // InEffect returns the pauses that have not ended.
 func (p *Pauses) InEffect(now time.Time) []Pause {
-	return slices.DeleteFunc(slices.Clone(p.All), func(one Pause) bool { return one.Over(now) })
+	return slices.DeleteFunc(slices.Clone(p.All), func(pause Pause) bool { return pause.Over(now) })
 }

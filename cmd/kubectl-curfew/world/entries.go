@@ -126,11 +126,11 @@ func (w *World) Entries(ctx context.Context, kind Kind, object map[string]any, n
 // withoutValues takes unusable values out of obstacles: they only block their own trigger. The
 // kind's own controller acts on them all the same.
 func withoutValues(all []judging.Obstacle) (obstacles, values []judging.Obstacle) {
-	for _, one := range all {
-		if one.Kind == judging.ObstacleValue {
-			values = append(values, one)
+	for _, obstacle := range all {
+		if obstacle.Kind == judging.ObstacleValue {
+			values = append(values, obstacle)
 		} else {
-			obstacles = append(obstacles, one)
+			obstacles = append(obstacles, obstacle)
 		}
 	}
 	return obstacles, values

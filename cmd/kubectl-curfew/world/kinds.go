@@ -111,9 +111,9 @@ func (c *cluster) Kinds() ([]Kind, error) {
 }
 
 // Kind finds one of these kinds; ok is false where it is not served, or its objects cannot expire.
-func (c *cluster) Kind(at schema.GroupResource) (kind Kind, ok bool, err error) {
+func (c *cluster) Kind(resource schema.GroupResource) (kind Kind, ok bool, err error) {
 	served, err := c.served()
-	kind, ok = served[at]
+	kind, ok = served[resource]
 	return kind, ok, err
 }
 
@@ -125,14 +125,14 @@ func (c *cluster) served() (map[schema.GroupResource]Kind, error) {
 		return nil, err
 	}
 	out := map[schema.GroupResource]Kind{}
-	cleanup.Each(found.groups, found.lists, func(of schema.GroupVersion, resource *metav1.APIResource) {
+	cleanup.Each(found.groups, found.lists, func(groupVersion schema.GroupVersion, resource *metav1.APIResource) {
 		if lacks(resource.Verbs) {
 			return
 		}
-		at, kind := schema.GroupResource{Group: of.Group, Resource: resource.Name}, of.WithKind(resource.Kind)
+		groupResource, kind := schema.GroupResource{Group: groupVersion.Group, Resource: resource.Name}, groupVersion.WithKind(resource.Kind)
 		profile := c.profileOf(kind)
-		if _, have := out[at]; !have || profile.State != nil && profile.Kind.Version == of.Version {
-			out[at] = Kind{GroupVersionKind: kind, Resource: resource.Name, ClusterScoped: !resource.Namespaced, Profile: profile}
+		if _, have := out[groupResource]; !have || profile.State != nil && profile.Kind.Version == groupVersion.Version {
+			out[groupResource] = Kind{GroupVersionKind: kind, Resource: resource.Name, ClusterScoped: !resource.Namespaced, Profile: profile}
 		}
 	})
 	return out, nil
@@ -189,20 +189,20 @@ func (c *cluster) Resources(context.Context) ([]cleanup.Resource, error) {
 
 // KindOf finds a kind by any of its names: jobs, job, Job, jobs.batch, deploy.
 func (c *cluster) KindOf(text string) (Kind, error) {
-	at, ok, err := c.find(func(of schema.GroupVersion, resource *metav1.APIResource) int { return rank(text, of, resource) })
+	resource, ok, err := c.find(func(g schema.GroupVersion, resource *metav1.APIResource) int { return rank(text, g, resource) })
 	if err != nil {
 		return Kind{}, err
 	}
 	if !ok {
 		return Kind{}, fmt.Errorf("the server has no kind %q: kubectl api-resources lists those that it has", text)
 	}
-	return c.servedAt(at, text)
+	return c.servedAt(resource, text)
 }
 
 // kindOf finds the kind of a reference.
-func (c *cluster) kindOf(of schema.GroupKind) (Kind, error) {
-	at, ok, err := c.find(func(version schema.GroupVersion, resource *metav1.APIResource) int {
-		if version.Group == of.Group && resource.Kind == of.Kind {
+func (c *cluster) kindOf(kind schema.GroupKind) (Kind, error) {
+	resource, ok, err := c.find(func(version schema.GroupVersion, resource *metav1.APIResource) int {
+		if version.Group == kind.Group && resource.Kind == kind.Kind {
 			return 1
 		}
 		return 0
@@ -211,28 +211,28 @@ func (c *cluster) kindOf(of schema.GroupKind) (Kind, error) {
 	case err != nil:
 		return Kind{}, err
 	case !ok:
-		return Kind{}, fmt.Errorf("the server has no kind %s", of)
+		return Kind{}, fmt.Errorf("the server has no kind %s", kind)
 	}
-	return c.servedAt(at, of.String())
+	return c.servedAt(resource, kind.String())
 }
 
 // find returns the resource with the lowest rank above 0, the first one of several.
-func (c *cluster) find(rank func(of schema.GroupVersion, resource *metav1.APIResource) int) (at schema.GroupResource, ok bool, err error) {
+func (c *cluster) find(rank func(groupVersion schema.GroupVersion, resource *metav1.APIResource) int) (groupResource schema.GroupResource, ok bool, err error) {
 	found, err := c.discover()
 	if err != nil {
-		return at, false, err
+		return groupResource, false, err
 	}
 	best := 0
-	cleanup.Each(found.groups, found.lists, func(of schema.GroupVersion, resource *metav1.APIResource) {
-		if rank := rank(of, resource); rank > 0 && (best == 0 || rank < best) {
-			at, best = of.WithResource(resource.Name).GroupResource(), rank
+	cleanup.Each(found.groups, found.lists, func(groupVersion schema.GroupVersion, resource *metav1.APIResource) {
+		if rank := rank(groupVersion, resource); rank > 0 && (best == 0 || rank < best) {
+			groupResource, best = groupVersion.WithResource(resource.Name).GroupResource(), rank
 		}
 	})
-	return at, best > 0, nil
+	return groupResource, best > 0, nil
 }
 
-func (c *cluster) servedAt(at schema.GroupResource, text string) (Kind, error) {
-	kind, ok, err := c.Kind(at)
+func (c *cluster) servedAt(resource schema.GroupResource, text string) (Kind, error) {
+	kind, ok, err := c.Kind(resource)
 	if err == nil && !ok {
 		err = fmt.Errorf("%s: %w", text, ErrNotServed)
 	}
@@ -248,9 +248,9 @@ const (
 
 // rank tells how well a text such as jobs, job.batch, Job.v1.batch or deploy names a resource; 0
 // for not at all.
-func rank(text string, at schema.GroupVersion, resource *metav1.APIResource) int {
+func rank(text string, groupVersion schema.GroupVersion, resource *metav1.APIResource) int {
 	name, rest, dotted := strings.Cut(strings.ToLower(text), ".")
-	if dotted && rest != at.Version+"."+at.Group && (rest == "" || !strings.HasPrefix(at.Group, rest)) {
+	if dotted && rest != groupVersion.Version+"."+groupVersion.Group && (rest == "" || !strings.HasPrefix(groupVersion.Group, rest)) {
 		return 0
 	}
 	switch {

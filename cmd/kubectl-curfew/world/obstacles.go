@@ -150,24 +150,24 @@ func (w *World) PausedLabels(ctx context.Context, kind Kind, namespace string) (
 func (w *World) paused(ctx context.Context, kind Kind, source lifetime.Source, namespace string) (
 	obstacles []judging.Obstacle, unknown string, err error) {
 	// The condition for the levels object and runtime is on the namespace of the object.
-	at, name, condition := namespaceResource, namespace, wellknown.Prefix+v1alpha1.ConditionPaused
+	resource, name, condition := namespaceResource, namespace, wellknown.Prefix+v1alpha1.ConditionPaused
 	switch source.Level {
 	case lifetime.LevelPolicy:
-		at, name, condition = v1alpha1.GroupVersion.WithResource(v1alpha1.LifecyclePolicies), source.Name, v1alpha1.ConditionPaused
+		resource, name, condition = v1alpha1.GroupVersion.WithResource(v1alpha1.LifecyclePolicies), source.Name, v1alpha1.ConditionPaused
 	case lifetime.LevelNamespace:
 		name = source.Name
 	}
 	if name == "" {
 		return nil, "of what lies in no namespace only the controller's log and its metric curfew_paused_scopes tell", nil
 	}
-	object, err := w.objects(at, "").Get(ctx, name, metav1.GetOptions{})
+	object, err := w.objects(resource, "").Get(ctx, name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsForbidden(err):
-		return nil, fmt.Sprintf("you may not get %s/%s, whose condition %s tells", at.GroupResource(), name, condition), nil
+		return nil, fmt.Sprintf("you may not get %s/%s, whose condition %s tells", resource.GroupResource(), name, condition), nil
 	case apierrors.IsNotFound(err):
 		return nil, "", nil
 	case err != nil:
-		return nil, "", fmt.Errorf("reading %s %q: %w", at.GroupResource(), name, err)
+		return nil, "", fmt.Errorf("reading %s %q: %w", resource.GroupResource(), name, err)
 	}
 	conditions, _, _ := unstructured.NestedSlice(object.Object, "status", "conditions")
 	for _, item := range conditions {
@@ -230,12 +230,12 @@ func (w *World) StopRefused(ctx context.Context, facts *policy.Facts) ([]judging
 
 // blocked says why the controller could not act on a due object, by the Event on it. It is silent
 // where the user may not list Events.
-func (w *World) blocked(ctx context.Context, of blockage) ([]judging.Obstacle, error) {
+func (w *World) blocked(ctx context.Context, key blockage) ([]judging.Obstacle, error) {
 	known, err := w.blockedIn(ctx, metav1.NamespaceAll)
 	if known == nil && err == nil {
-		known, err = w.blockedIn(ctx, of.namespace)
+		known, err = w.blockedIn(ctx, key.namespace)
 	}
-	obstacle, ok := known[of]
+	obstacle, ok := known[key]
 	if err != nil || !ok {
 		return nil, err
 	}
@@ -250,11 +250,11 @@ func (w *World) blockedIn(ctx context.Context, namespace string) (map[blockage]j
 		for _, reason := range slices.Sorted(maps.Keys(blockedReasons)) {
 			options := metav1.ListOptions{FieldSelector: "reason=" + reason}
 			err := w.Each(ctx, Events, namespace, options, func(event *unstructured.Unstructured) error {
-				uid, at, message := readBlocked(event.Object)
+				uid, instant, message := readBlocked(event.Object)
 				for _, stop := range blockedReasons[reason].stop {
-					if of := (blockage{event.GetNamespace(), uid, stop}); at >= latest[of] {
-						found[of] = judging.Obstacle{Kind: blockedReasons[reason].kind, Message: message, Stops: true}
-						latest[of] = at
+					if key := (blockage{event.GetNamespace(), uid, stop}); instant >= latest[key] {
+						found[key] = judging.Obstacle{Kind: blockedReasons[reason].kind, Message: message, Stops: true}
+						latest[key] = instant
 					}
 				}
 				return nil
@@ -274,29 +274,29 @@ func (w *World) blockedIn(ctx context.Context, namespace string) (map[blockage]j
 var Events = corev1.SchemeGroupVersion.WithResource("events")
 
 // readBlocked reads an Event. Times in RFC 3339 sort as text.
-func readBlocked(event map[string]any) (uid types.UID, at, message string) {
+func readBlocked(event map[string]any) (uid types.UID, instant, message string) {
 	text := func(path ...string) string {
 		value, _, _ := unstructured.NestedString(event, path...)
 		return value
 	}
-	at = cmp.Or(text("series", "lastObservedTime"), text("lastTimestamp"), text("eventTime"), text("metadata", "creationTimestamp"))
-	return types.UID(text("involvedObject", "uid")), at, text("message")
+	instant = cmp.Or(text("series", "lastObservedTime"), text("lastTimestamp"), text("eventTime"), text("metadata", "creationTimestamp"))
+	return types.UID(text("involvedObject", "uid")), instant, text("message")
 }
 
 // HeldByPause are the pauses that hold what a trigger does to an object that is due at an instant;
 // zero is any.
-func (w *World) HeldByPause(facts *policy.Facts, trigger policy.Trigger, at time.Time) (out []judging.Obstacle) {
+func (w *World) HeldByPause(facts *policy.Facts, trigger policy.Trigger, t time.Time) (out []judging.Obstacle) {
 	if trigger == policy.TriggerDeadline && !Stops(facts) {
 		return nil
 	}
 	kind := facts.Profile.Kind
-	return w.heldByPause(judging.PauseScope(kind.Group, kind.Kind, facts.Namespace, facts.Name), trigger, at)
+	return w.heldByPause(judging.PauseScope(kind.Group, kind.Kind, facts.Namespace, facts.Name), trigger, t)
 }
 
-func (w *World) heldByPause(scope string, trigger policy.Trigger, at time.Time) (out []judging.Obstacle) {
-	for _, one := range w.Pauses.InEffect(w.options.Now) {
-		if one.Holds(trigger, scope) && (at.IsZero() || !one.Over(at)) {
-			out = append(out, judging.Obstacle{Kind: judging.ObstaclePause, Stops: true, Message: one.Message()})
+func (w *World) heldByPause(scope string, trigger policy.Trigger, t time.Time) (out []judging.Obstacle) {
+	for _, pause := range w.Pauses.InEffect(w.options.Now) {
+		if pause.Holds(trigger, scope) && (t.IsZero() || !pause.Over(t)) {
+			out = append(out, judging.Obstacle{Kind: judging.ObstaclePause, Stops: true, Message: pause.Message()})
 		}
 	}
 	return out
@@ -334,7 +334,7 @@ func (w *World) CreatePause(ctx context.Context, pause judging.Pause, dryRun str
 // --dry-run=client nothing is sent.
 func (w *World) DeletePause(ctx context.Context, name, dryRun string) (*unstructured.Unstructured, error) {
 	object := pauseObject(name)
-	if i := slices.IndexFunc(w.Pauses.All, func(one Pause) bool { return one.Name == name }); i >= 0 {
+	if i := slices.IndexFunc(w.Pauses.All, func(p Pause) bool { return p.Name == name }); i >= 0 {
 		object = w.Pauses.All[i].object
 	}
 	if dryRun == "client" {

@@ -206,8 +206,8 @@ func (w *World) readPlatform(ctx context.Context) error {
 		return err
 	}
 	var taughtHere []*v1alpha1.KindProfile
-	for _, one := range read {
-		object, compiled, errs := known.Compiler().ReadProfile(one.Object)
+	for _, object := range read {
+		object, compiled, errs := known.Compiler().ReadProfile(object.Object)
 		known.PutProfile(object.Name, compiled)
 		w.noteUnusable("KindProfile "+object.Name, errs, object.Status.Conditions)
 		taughtHere = append(taughtHere, object)
@@ -218,8 +218,8 @@ func (w *World) readPlatform(ctx context.Context) error {
 	if read, err = readAll(ctx, w, v1alpha1.LifecyclePolicies); err != nil {
 		return err
 	}
-	for _, one := range read {
-		object, compiled, errs := known.Compiler().ReadPolicy(one.Object)
+	for _, object := range read {
+		object, compiled, errs := known.Compiler().ReadPolicy(object.Object)
 		known.PutPolicy(object.Name, compiled)
 		w.noteUnusable("LifecyclePolicy "+object.Name, errs, object.Status.Conditions)
 	}
@@ -295,16 +295,16 @@ func (w *World) readDefinitions(ctx context.Context, known *platform.Store, taug
 	if err != nil {
 		return err
 	}
-	if found, err := w.discover(); err == nil && !slices.ContainsFunc(found.groups, func(of *metav1.APIGroup) bool { return of.Name == "kueue.x-k8s.io" }) {
+	if found, err := w.discover(); err == nil && !slices.ContainsFunc(found.groups, func(a *metav1.APIGroup) bool { return a.Name == "kueue.x-k8s.io" }) {
 		known.SetNoMultiKueue(func(context.Context) (bool, error) { return true, nil })
 		w.platform = known.Snapshot()
 	}
 	for _, profile := range w.platform.Profiles {
-		at := schema.GroupResource{Group: profile.Kind.Group, Resource: profile.Resource}
-		if _, ok := served[at]; !ok || profile.State == nil || !custom(profile.Kind.Group) {
+		resource := schema.GroupResource{Group: profile.Kind.Group, Resource: profile.Resource}
+		if _, ok := served[resource]; !ok || profile.State == nil || !custom(profile.Kind.Group) {
 			continue
 		}
-		object, err := w.objects(definitionResource, "").Get(ctx, at.String(), metav1.GetOptions{})
+		object, err := w.objects(definitionResource, "").Get(ctx, resource.String(), metav1.GetOptions{})
 		if apierrors.IsForbidden(err) {
 			return nil
 		}
@@ -315,7 +315,7 @@ func (w *World) readDefinitions(ctx context.Context, known *platform.Store, taug
 			continue
 		}
 		if err != nil {
-			return fmt.Errorf("reading CustomResourceDefinition %s: %w", at, err)
+			return fmt.Errorf("reading CustomResourceDefinition %s: %w", resource, err)
 		}
 		definition := expression.DefinitionOf(object.Object)
 		known.SetDefinition(object.GetName(), &definition)
@@ -325,7 +325,7 @@ func (w *World) readDefinitions(ctx context.Context, known *platform.Store, taug
 		}
 		if _, ok := definition.Serves(compiled); !ok {
 			w.unfed[profile.Kind.GroupKind()] = true
-			w.note("%s is not served in the version or scope of profile %s: no TTL after finished applies to it", at, profile.Name)
+			w.note("%s is not served in the version or scope of profile %s: no TTL after finished applies to it", resource, profile.Name)
 		}
 	}
 	w.platform = known.Snapshot()

@@ -63,8 +63,8 @@ type permission struct {
 // ServerTime is the API server's time, or the local one where that is not known.
 func (c *cluster) ServerTime(ctx context.Context, local time.Time) time.Time {
 	if c.clients.ServerTime != nil {
-		if at, err := c.clients.ServerTime(ctx); err == nil {
-			return at.In(local.Location())
+		if t, err := c.clients.ServerTime(ctx); err == nil {
+			return t.In(local.Location())
 		}
 	}
 	return local
@@ -113,23 +113,23 @@ func (c *cluster) Notes() []string {
 }
 
 // objects is the client of a resource in a namespace, or with "" in all of them.
-func (c *cluster) objects(at schema.GroupVersionResource, namespace string) dynamic.ResourceInterface {
-	return c.clients.Objects.Resource(at).Namespace(namespace)
+func (c *cluster) objects(resource schema.GroupVersionResource, namespace string) dynamic.ResourceInterface {
+	return c.clients.Objects.Resource(resource).Namespace(namespace)
 }
 
 // Each passes the objects of a resource in a namespace, or with "" in all of them, to take.
-func (c *cluster) Each(ctx context.Context, at schema.GroupVersionResource, namespace string, options metav1.ListOptions,
+func (c *cluster) Each(ctx context.Context, resource schema.GroupVersionResource, namespace string, options metav1.ListOptions,
 	take func(*unstructured.Unstructured) error) error {
-	return Pages(ctx, c.objects(at, namespace).List, options, func(item runtime.Object) error {
+	return Pages(ctx, c.objects(resource, namespace).List, options, func(item runtime.Object) error {
 		object, _ := item.(*unstructured.Unstructured)
 		return take(object)
 	})
 }
 
 // eachMetadata is Each for the metadata alone.
-func (c *cluster) eachMetadata(ctx context.Context, at schema.GroupVersionResource, namespace string, options metav1.ListOptions,
+func (c *cluster) eachMetadata(ctx context.Context, resource schema.GroupVersionResource, namespace string, options metav1.ListOptions,
 	take func(*metav1.PartialObjectMetadata) error) error {
-	return Pages(ctx, c.clients.Metadata.Resource(at).Namespace(namespace).List, options, func(item runtime.Object) error {
+	return Pages(ctx, c.clients.Metadata.Resource(resource).Namespace(namespace).List, options, func(item runtime.Object) error {
 		object, _ := item.(*metav1.PartialObjectMetadata)
 		return take(object)
 	})
@@ -164,15 +164,15 @@ const (
 
 // Read reads an object of a namespace, or with "" a cluster-scoped one. That the user may not,
 // or that there is none, is no error.
-func Read[T any](ctx context.Context, w *World, at schema.GroupVersionResource, namespace, name string) (*T, Presence, error) {
-	object, err := w.objects(at, namespace).Get(ctx, name, metav1.GetOptions{})
+func Read[T any](ctx context.Context, w *World, resource schema.GroupVersionResource, namespace, name string) (*T, Presence, error) {
+	object, err := w.objects(resource, namespace).Get(ctx, name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsForbidden(err):
 		return nil, Unread, nil
 	case apierrors.IsNotFound(err):
 		return nil, Missing, nil
 	case err != nil:
-		return nil, Unread, fmt.Errorf("reading %s %s: %w", at.GroupResource(), name, err)
+		return nil, Unread, fmt.Errorf("reading %s %s: %w", resource.GroupResource(), name, err)
 	}
 	out, err := typed[T](object)
 	if err != nil {
@@ -194,9 +194,9 @@ func typed[T any](object *unstructured.Unstructured) (*T, error) {
 }
 
 // Items reads the objects of a kind in a namespace that a selector of labels matches.
-func Items[T any](ctx context.Context, w *World, at schema.GroupVersionResource, namespace, selector string) ([]*T, Presence, error) {
+func Items[T any](ctx context.Context, w *World, resource schema.GroupVersionResource, namespace, selector string) ([]*T, Presence, error) {
 	var out []*T
-	err := w.Each(ctx, at, namespace, metav1.ListOptions{LabelSelector: selector}, func(object *unstructured.Unstructured) error {
+	err := w.Each(ctx, resource, namespace, metav1.ListOptions{LabelSelector: selector}, func(object *unstructured.Unstructured) error {
 		read, err := typed[T](object)
 		out = append(out, read)
 		return err
@@ -205,7 +205,7 @@ func Items[T any](ctx context.Context, w *World, at schema.GroupVersionResource,
 	case apierrors.IsForbidden(err):
 		return nil, Unread, nil
 	case err != nil:
-		return nil, Unread, fmt.Errorf("listing %s: %w", at.GroupResource(), err)
+		return nil, Unread, fmt.Errorf("listing %s: %w", resource.GroupResource(), err)
 	}
 	return out, Found, nil
 }

@@ -71,11 +71,11 @@ func (c *cluster) Select(ctx context.Context, s Selection) ([]Selected, error) {
 			return nil, err
 		}
 		if named.name != "" {
-			one, err := c.Get(ctx, kind, s.Namespace, named.name)
+			object, err := c.Get(ctx, kind, s.Namespace, named.name)
 			if err != nil {
 				return nil, err
 			}
-			out = append(out, one)
+			out = append(out, object)
 			continue
 		}
 		namespace := s.Namespace
@@ -102,8 +102,8 @@ func selected(kind Kind, object *unstructured.Unstructured) Selected {
 // twice would be wrong.
 func each(all []Selected) []Selected {
 	seen := map[types.UID]bool{}
-	return slices.DeleteFunc(all, func(one Selected) bool {
-		uid := UIDOf(one.Object)
+	return slices.DeleteFunc(all, func(object Selected) bool {
+		uid := UIDOf(object.Object)
 		known := uid != "" && seen[uid]
 		seen[uid] = true
 		return known
@@ -207,24 +207,24 @@ func (c *cluster) referred(ctx context.Context, references []Reference, namespac
 		if err != nil {
 			return nil, err
 		}
-		in := cmp.Or(reference.Namespace, namespace)
+		where := cmp.Or(reference.Namespace, namespace)
 		if kind.ClusterScoped {
-			in = ""
+			where = ""
 		}
-		one, err := c.Get(ctx, kind, in, reference.Name)
+		object, err := c.Get(ctx, kind, where, reference.Name)
 		gone := (*GoneError)(nil)
 		switch {
 		case errors.As(err, &gone):
 			gone = &GoneError{reason: "does not exist any more"}
 		case err != nil:
 			return nil, err
-		case reference.UID != "" && UIDOf(one.Object) != reference.UID:
-			gone = &GoneError{reason: fmt.Sprintf("was deleted and created again: its UID is %s and no longer %s", UIDOf(one.Object), reference.UID)}
+		case reference.UID != "" && UIDOf(object.Object) != reference.UID:
+			gone = &GoneError{reason: fmt.Sprintf("was deleted and created again: its UID is %s and no longer %s", UIDOf(object.Object), reference.UID)}
 		}
 		if gone != nil {
-			one = Selected{Kind: kind, Namespace: in, Name: reference.Name, Gone: gone}
+			object = Selected{Kind: kind, Namespace: where, Name: reference.Name, Gone: gone}
 		}
-		out = append(out, one)
+		out = append(out, object)
 	}
 	return each(out), nil
 }

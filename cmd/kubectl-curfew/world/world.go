@@ -130,7 +130,7 @@ func (w *World) passes(kind Kind, query Query) []pass {
 	if kind.ClusterScoped {
 		query.Namespace = ""
 	}
-	of := func(metadata bool, fields string, selectors ...string) pass {
+	newPass := func(metadata bool, fields string, selectors ...string) pass {
 		if query.Selector != "" {
 			selectors = append(selectors, query.Selector)
 		}
@@ -142,21 +142,21 @@ func (w *World) passes(kind Kind, query Query) []pass {
 	case kind.Profile.State == nil:
 		// The bounds of some policies depend on more than metadata.
 		slim := !expression.NeedsWhole(w.platform.Concerning(kind.GroupKind()))
-		out := []pass{of(slim, "", wellknown.LabelTTL)}
+		out := []pass{newPass(slim, "", wellknown.LabelTTL)}
 		if w.Controller.Alias {
-			out = append(out, of(slim, "", alias))
+			out = append(out, newPass(slim, "", alias))
 		}
 		return out
 	case kind.Group == "" && kind.Resource == "pods" && !query.Unfinished:
 		const running = "status.phase!=Succeeded,status.phase!=Failed"
 		const finished = "status.phase!=Pending,status.phase!=Running,status.phase!=Unknown"
-		out := []pass{of(false, running, wellknown.LabelTTL)}
+		out := []pass{newPass(false, running, wellknown.LabelTTL)}
 		if w.Controller.Alias {
-			out = append(out, of(false, running, alias))
+			out = append(out, newPass(false, running, alias))
 		}
-		return append(out, of(false, finished)) // last, so that a Pod that finishes in between is not missed
+		return append(out, newPass(false, finished)) // last, so that a Pod that finishes in between is not missed
 	default:
-		return []pass{of(false, "")}
+		return []pass{newPass(false, "")}
 	}
 }
 
@@ -237,8 +237,8 @@ func (s source) Namespace(ctx context.Context, name string) (*resolution.Namespa
 // Runtime implements [platform.Source].
 func (s source) Runtime(ctx context.Context, reference *expression.Reference) (map[string]any, error) {
 	return s.runtimes.get(reference.Kind.GroupKind().String()+" "+reference.String(), func() (map[string]any, error) {
-		at := reference.Kind.GroupVersion().WithResource(reference.Resource)
-		read, err := s.objects(at, reference.Namespace).Get(ctx, reference.Name, metav1.GetOptions{})
+		resource := reference.Kind.GroupVersion().WithResource(reference.Resource)
+		read, err := s.objects(resource, reference.Namespace).Get(ctx, reference.Name, metav1.GetOptions{})
 		switch {
 		case apierrors.IsForbidden(err):
 			s.Lack("get %s", reference)

@@ -26,10 +26,10 @@ func TestLiveLookupsAreShared(t *testing.T) {
 	p := policyOf(t, v1alpha1.CleanupSpec{}, []string{"persistentvolumeclaims"}, "!lookup.mounted")
 	options := w.options()
 	options.Now, options.Clock = clock.Now(), clock
-	s, at := open(t, p, w, options), &p.Targets(w.served)[0]
+	s, target := open(t, p, w, options), &p.Targets(w.served)[0]
 	judge := func(want cleanup.Verdict) {
 		t.Helper()
-		if got, err := s.confirm(t, w, at, "prod", "data"); err != nil || got != want {
+		if got, err := s.confirm(t, w, target, "prod", "data"); err != nil || got != want {
 			t.Errorf("%v, %v; want %v", got, err, want)
 		}
 	}

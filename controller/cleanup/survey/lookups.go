@@ -153,24 +153,24 @@ func (l *lookups) readVolumes(ctx context.Context, namespace string) (*volumes, 
 		}
 	})
 	for i := 0; err == nil && i < len(l.workloads); i++ {
-		of, in := &l.workloads[i], namespace
-		if !of.namespaced || slices.ContainsFunc(of.claims, func(one policy.Reference) bool { return one.Namespace != nil }) {
-			in = metav1.NamespaceAll
+		workload, where := &l.workloads[i], namespace
+		if !workload.namespaced || slices.ContainsFunc(workload.claims, func(r policy.Reference) bool { return r.Namespace != nil }) {
+			where = metav1.NamespaceAll
 		}
-		err = l.each(ctx, of.GroupVersionResource, in, func(object *unstructured.Unstructured) {
-			for _, path := range of.templates {
+		err = l.each(ctx, workload.GroupVersionResource, where, func(object *unstructured.Unstructured) {
+			for _, path := range workload.templates {
 				path.Walk(object.Object, func(_ string, value any) {
 					template, _ := value.(map[string]any)
 					spec, _ := template["spec"].(map[string]any)
 					out.add(spec, "")
 				})
 			}
-			if of.anywhere {
+			if workload.anywhere {
 				out.addStrings(object.Object)
 			}
-			for j := range of.claims {
-				of.claims[j].Each(object.Object, func(in, name string) {
-					if in == namespace || in == "" {
+			for j := range workload.claims {
+				workload.claims[j].Each(object.Object, func(space, name string) {
+					if space == namespace || space == "" {
 						out.names[name] = true
 					}
 				})
@@ -228,7 +228,7 @@ type services struct {
 
 // selects reports whether a Service selects a Pod. One without selector selects none.
 func (s *services) selects(pod *policy.Facts) bool {
-	matches := func(one labels.Selector) bool { return one.Matches(labels.Set(pod.Labels)) }
+	matches := func(selector labels.Selector) bool { return selector.Matches(labels.Set(pod.Labels)) }
 	return s.endpoints[pod.Name] || slices.ContainsFunc(s.selectors, matches)
 }
 

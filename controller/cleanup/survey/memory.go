@@ -60,29 +60,29 @@ func Share(clock clock.PassiveClock, served Served) Served {
 // that is no older than one of its own.
 func (m *memory[T]) get(ctx context.Context, namespace string, read func(context.Context, string) (T, error)) (none T, err error) {
 	asked := m.now()
-	of := m.of(namespace)
+	found := m.of(namespace)
 	select {
-	case of.turn <- struct{}{}:
+	case found.turn <- struct{}{}:
 	case <-ctx.Done():
 		return none, ctx.Err()
 	}
-	if of.ok && (m.clock == nil || asked.Sub(of.since) < m.while) {
-		defer func() { <-of.turn }()
-		return of.all, of.err
+	if found.ok && (m.clock == nil || asked.Sub(found.since) < m.while) {
+		defer func() { <-found.turn }()
+		return found.all, found.err
 	}
 	if m.most == 0 {
-		defer func() { <-of.turn }()
-		m.read(ctx, of, namespace, read)
-		return of.all, of.err
+		defer func() { <-found.turn }()
+		m.read(ctx, found, namespace, read)
+		return found.all, found.err
 	}
 	done := make(chan answer[T], 1)
 	go func() {
-		defer func() { <-of.turn }()
+		defer func() { <-found.turn }()
 		limited, end := context.WithTimeout(context.WithoutCancel(ctx), m.most)
 		defer end()
-		m.read(limited, of, namespace, read)
-		of.since = m.now()
-		done <- of.answer
+		m.read(limited, found, namespace, read)
+		found.since = m.now()
+		done <- found.answer
 	}()
 	select {
 	case got := <-done:
@@ -92,10 +92,10 @@ func (m *memory[T]) get(ctx context.Context, namespace string, read func(context
 	}
 }
 
-func (m *memory[T]) read(ctx context.Context, of *found[T], namespace string, read func(context.Context, string) (T, error)) {
-	of.since, of.answer = m.now(), answer[T]{} // The old answer takes no memory meanwhile.
-	of.all, of.err = read(ctx, namespace)
-	of.ok = ctx.Err() == nil // Its end is no answer for others.
+func (m *memory[T]) read(ctx context.Context, known *found[T], namespace string, read func(context.Context, string) (T, error)) {
+	known.since, known.answer = m.now(), answer[T]{} // The old answer takes no memory meanwhile.
+	known.all, known.err = read(ctx, namespace)
+	known.ok = ctx.Err() == nil // Its end is no answer for others.
 }
 
 func (m *memory[T]) now() time.Time {
@@ -108,13 +108,13 @@ func (m *memory[T]) now() time.Time {
 func (m *memory[T]) of(namespace string) *found[T] {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	of := m.known[namespace]
-	if of == nil {
+	known := m.known[namespace]
+	if known == nil {
 		if m.clock != nil && len(m.known) >= maxLive {
 			clear(m.known)
 		}
-		of = &found[T]{turn: make(chan struct{}, 1)}
-		m.known[namespace] = of
+		known = &found[T]{turn: make(chan struct{}, 1)}
+		m.known[namespace] = known
 	}
-	return of
+	return known
 }

@@ -45,8 +45,8 @@ func (s *Survey) Count(ctx context.Context, deleted int64) error {
 		return err
 	}
 	matched := int64(0)
-	err = s.each(ctx, func(ctx context.Context, at *Place, object *unstructured.Unstructured) error {
-		decision, err := s.decide(ctx, &at.Target, object)
+	err = s.each(ctx, func(ctx context.Context, place *Place, object *unstructured.Unstructured) error {
+		decision, err := s.decide(ctx, &place.Target, object)
 		deletes := decision.Verdict == cleanup.Delete
 		if err == nil && decision.Group != "" {
 			err = s.Newest.Add(decision.Group, decision.Time, object.GetUID(), deletes)
@@ -119,9 +119,9 @@ func (s *Survey) allow(ctx context.Context, matched, deleted int64) (err error) 
 func (s *Survey) Choose(ctx context.Context, f func(*cleanup.Target, *unstructured.Unstructured, cleanup.Decision) error) error {
 	recent := recentUIDs{}
 	s.Matches.Again()
-	return s.each(ctx, func(ctx context.Context, at *Place, object *unstructured.Unstructured) error {
+	return s.each(ctx, func(ctx context.Context, place *Place, object *unstructured.Unstructured) error {
 		s.Listed++
-		decision, err := s.decide(ctx, &at.Target, object)
+		decision, err := s.decide(ctx, &place.Target, object)
 		if err != nil {
 			return err
 		}
@@ -141,7 +141,7 @@ func (s *Survey) Choose(ctx context.Context, f func(*cleanup.Target, *unstructur
 			s.Left--
 			s.Matched++
 		}
-		return f(&at.Target, object, decision)
+		return f(&place.Target, object, decision)
 	})
 }
 
@@ -175,26 +175,26 @@ func (s *Survey) skip(decision cleanup.Decision, object *unstructured.Unstructur
 
 // each calls f for every object that the policy may match, with a context that limits what the
 // expressions for a page cost. It holds one page at a time.
-func (s *Survey) each(ctx context.Context, f func(ctx context.Context, at *Place, object *unstructured.Unstructured) error) error {
+func (s *Survey) each(ctx context.Context, f func(ctx context.Context, place *Place, object *unstructured.Unstructured) error) error {
 	pages, limited := s.pages(s.policy.NeedsObject()), ctx
 	pages.began = func() {
 		limited = expression.Limited(ctx, pageCost, "the expressions cost more than they may for the objects of one page of a list")
 	}
-	for at := range s.listable {
-		pages.whole = s.policy.NeedsWhole(at.GroupResource())
+	for place := range s.listable {
+		pages.whole = s.policy.NeedsWhole(place.GroupResource())
 		options := metav1.ListOptions{LabelSelector: s.policy.ServerSelector().String()}
-		if at.Name != "" {
-			options.FieldSelector = "metadata.name=" + at.Name
+		if place.Name != "" {
+			options.FieldSelector = "metadata.name=" + place.Name
 		}
-		for _, namespace := range at.namespaces {
-			err := pages.each(ctx, at.GroupVersionResource, namespace, options, func(object *unstructured.Unstructured) error {
-				object.SetGroupVersionKind(at.GroupVersionKind())
-				return f(limited, at, object)
+		for _, namespace := range place.namespaces {
+			err := pages.each(ctx, place.GroupVersionResource, namespace, options, func(object *unstructured.Unstructured) error {
+				object.SetGroupVersionKind(place.GroupVersionKind())
+				return f(limited, place, object)
 			})
-			if err = at.failed(err); err != nil {
-				return fmt.Errorf("listing %s: %w", at.GroupResource(), err)
+			if err = place.failed(err); err != nil {
+				return fmt.Errorf("listing %s: %w", place.GroupResource(), err)
 			}
-			if at.broken != nil {
+			if place.broken != nil {
 				break
 			}
 		}
@@ -203,7 +203,7 @@ func (s *Survey) each(ctx context.Context, f func(ctx context.Context, at *Place
 }
 
 // decide decides about one object of a list.
-func (s *Survey) decide(ctx context.Context, at *cleanup.Target, object *unstructured.Unstructured) (cleanup.Decision, error) {
+func (s *Survey) decide(ctx context.Context, target *cleanup.Target, object *unstructured.Unstructured) (cleanup.Decision, error) {
 	if err := s.yield(ctx, true); err != nil {
 		return cleanup.Decision{}, err
 	}
@@ -211,11 +211,11 @@ func (s *Survey) decide(ctx context.Context, at *cleanup.Target, object *unstruc
 		began := s.options.Clock.Now()
 		defer func() { s.spent += s.options.Clock.Since(began) }()
 	}
-	in, err := s.surroundings(ctx, at, object, s.options.Source)
+	around, err := s.surroundings(ctx, target, object, s.options.Source)
 	if err != nil {
 		return cleanup.Decision{}, err
 	}
-	return s.judge(ctx, at, object, in)
+	return s.judge(ctx, target, object, around)
 }
 
 func (s *Survey) yield(ctx context.Context, inPage bool) error {
@@ -238,19 +238,19 @@ type Away func(ctx context.Context, f func() error) error
 // JudgeLive decides about an object that was just read, with lookups that are read again. Its
 // expressions count for the budget. Many may call it at once.
 func (s *Survey) JudgeLive(
-	ctx context.Context, at *cleanup.Target, object *unstructured.Unstructured, source platform.Source, budget *expression.Budget, away Away,
+	ctx context.Context, target *cleanup.Target, object *unstructured.Unstructured, source platform.Source, budget *expression.Budget, away Away,
 ) (cleanup.Decision, error) {
-	var in *surroundings
+	var around *surroundings
 	err := away(ctx, func() (err error) {
-		if in, err = s.surroundings(ctx, at, object, source); err == nil {
-			in.lookups, in.away = s.liveLookups(ctx, in.snapshot), away
+		if around, err = s.surroundings(ctx, target, object, source); err == nil {
+			around.lookups, around.away = s.liveLookups(ctx, around.snapshot), away
 		}
 		return err
 	})
 	if err != nil {
 		return cleanup.Decision{}, err
 	}
-	return s.judge(budget.In(ctx), at, object, in)
+	return s.judge(budget.In(ctx), target, object, around)
 }
 
 // surroundings are what an object is judged by.
@@ -265,23 +265,23 @@ type surroundings struct {
 	away Away
 }
 
-func (s *Survey) surroundings(ctx context.Context, at *cleanup.Target, object *unstructured.Unstructured, source platform.Source) (*surroundings,
+func (s *Survey) surroundings(ctx context.Context, target *cleanup.Target, object *unstructured.Unstructured, source platform.Source) (*surroundings,
 	error) {
 	snapshot, err := s.snapshot(ctx, source)
 	if err != nil {
 		return nil, err
 	}
-	in := &surroundings{snapshot: snapshot, lookups: s.lookups}
-	labelled := policy.Facts{Profile: &policy.Profile{Kind: at.GroupVersionKind()}, Labels: object.GetLabels()}
-	if in.noMultiKueue, err = snapshot.WithoutMultiKueue(ctx, &labelled); err != nil {
+	around := &surroundings{snapshot: snapshot, lookups: s.lookups}
+	labelled := policy.Facts{Profile: &policy.Profile{Kind: target.GroupVersionKind()}, Labels: object.GetLabels()}
+	if around.noMultiKueue, err = snapshot.WithoutMultiKueue(ctx, &labelled); err != nil {
 		return nil, err
 	}
 	if name := object.GetNamespace(); name != "" {
-		if in.namespace, err = source.Namespace(ctx, name); err != nil && !errors.Is(err, platform.ErrUnknown) {
+		if around.namespace, err = source.Namespace(ctx, name); err != nil && !errors.Is(err, platform.ErrUnknown) {
 			return nil, err
 		}
 	}
-	return in, nil
+	return around, nil
 }
 
 // objectCost bounds the cost of all expressions for one object, and pageCost the cost for all
@@ -290,22 +290,22 @@ var objectCost, pageCost int64 = expression.CostLimit, 50 * expression.CostLimit
 
 // judge decides about one object, as a list or a live read shows it.
 func (s *Survey) judge(
-	ctx context.Context, at *cleanup.Target, object *unstructured.Unstructured, in *surroundings,
+	ctx context.Context, target *cleanup.Target, object *unstructured.Unstructured, around *surroundings,
 ) (cleanup.Decision, error) {
 	ctx = expression.Limited(ctx, objectCost, "the expressions cost more than they may for one object")
-	facts := policy.FactsOfObjectContext(ctx, in.snapshot.Profiles.For(at.GroupVersionKind()), object.Object)
+	facts := policy.FactsOfObjectContext(ctx, around.snapshot.Profiles.For(target.GroupVersionKind()), object.Object)
 	var lost error // why nothing may be evaluated any more
 	judged := &cleanup.Candidate{
-		Facts: facts, Resource: at.GroupResource(), JSON: object.Object, Now: s.options.Now,
+		Facts: facts, Resource: target.GroupResource(), JSON: object.Object, Now: s.options.Now,
 		System:    judging.Protects(s.options.Protect, facts.Namespace),
-		Namespace: in.namespace, NoMultiKueue: in.noMultiKueue,
+		Namespace: around.namespace, NoMultiKueue: around.noMultiKueue,
 		Lookup: func(name string) (answer bool, err error) {
-			if in.away == nil {
-				return in.lookups.answer(ctx, name, facts, object.Object)
+			if around.away == nil {
+				return around.lookups.answer(ctx, name, facts, object.Object)
 			}
 			if lost == nil {
-				lost = in.away(ctx, func() error {
-					answer, err = in.lookups.answer(ctx, name, facts, object.Object)
+				lost = around.away(ctx, func() error {
+					answer, err = around.lookups.answer(ctx, name, facts, object.Object)
 					return nil
 				})
 			}
@@ -344,18 +344,18 @@ func (r *recentUIDs) add(uid types.UID) {
 // maxPercentage.
 func (s *Survey) total(ctx context.Context) (sum int64, err error) {
 	pages := s.pages(false)
-	for at := range s.listable {
-		for _, namespace := range at.namespaces {
-			err := pages.each(ctx, at.GroupVersionResource, namespace, metav1.ListOptions{}, func(object *unstructured.Unstructured) error {
-				if object.GetDeletionTimestamp() == nil && (at.only == nil || at.only[object.GetNamespace()]) {
+	for place := range s.listable {
+		for _, namespace := range place.namespaces {
+			err := pages.each(ctx, place.GroupVersionResource, namespace, metav1.ListOptions{}, func(object *unstructured.Unstructured) error {
+				if object.GetDeletionTimestamp() == nil && (place.only == nil || place.only[object.GetNamespace()]) {
 					sum++
 				}
 				return nil
 			})
-			if err = at.failed(err); err != nil {
-				return 0, fmt.Errorf("counting %s: %w", at.GroupResource(), err)
+			if err = place.failed(err); err != nil {
+				return 0, fmt.Errorf("counting %s: %w", place.GroupResource(), err)
 			}
-			if at.broken != nil {
+			if place.broken != nil {
 				break
 			}
 		}
@@ -374,7 +374,7 @@ func (s *Survey) listable(yield func(*Place) bool) {
 
 // allBroken is an error if no kind can be listed: the API server may be at fault.
 func (s *Survey) allBroken() error {
-	if len(s.at) == 0 || slices.ContainsFunc(s.at, func(one Place) bool { return one.broken == nil }) {
+	if len(s.at) == 0 || slices.ContainsFunc(s.at, func(p Place) bool { return p.broken == nil }) {
 		return nil
 	}
 	return fmt.Errorf("listing %s: %w", s.at[0].GroupResource(), s.at[0].broken)

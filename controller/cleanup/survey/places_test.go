@@ -42,9 +42,9 @@ func TestOneQuestionForAllNamespaces(t *testing.T) {
 			reader := &granting{world: newWorld(), in: c.in}
 			turns := 0
 			s := New(p, reader, Options{Yield: func(context.Context, bool) error { turns++; return nil }, Served: func(context.Context) ([]cleanup.Resource, error) { return reader.served, nil }})
-			at, lacks, err := s.place(t.Context(), p.Targets(reader.served)[0], []string{"a", "b", "c"}, false)
-			if err != nil || reader.asked != c.asked || !slices.Equal(at.namespaces, c.namespaces) || at.only != nil || fmt.Sprint(lacks) != fmt.Sprint(c.lacks) {
-				t.Errorf("lists %q, only %v, lacks %q, %v after %d questions; want %+v", at.namespaces, at.only, lacks, err, reader.asked, c)
+			place, lacks, err := s.place(t.Context(), p.Targets(reader.served)[0], []string{"a", "b", "c"}, false)
+			if err != nil || reader.asked != c.asked || !slices.Equal(place.namespaces, c.namespaces) || place.only != nil || fmt.Sprint(lacks) != fmt.Sprint(c.lacks) {
+				t.Errorf("lists %q, only %v, lacks %q, %v after %d questions; want %+v", place.namespaces, place.only, lacks, err, reader.asked, c)
 			}
 			if reader.asked > turns+1 {
 				t.Errorf("%d questions, and others had %d turns", reader.asked, turns)

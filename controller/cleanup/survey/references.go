@@ -104,12 +104,12 @@ func (s *Survey) newReferrers(profiles policy.Profiles, served []cleanup.Resourc
 	}
 	out.candidates = s.policy.Targets(served)
 	for i := range served {
-		one := &served[i]
-		if slices.Contains(s.policy.Ignored(), v1alpha1.GroupKind{Group: one.Group, Kind: one.Kind}) {
+		kind := &served[i]
+		if slices.Contains(s.policy.Ignored(), v1alpha1.GroupKind{Group: kind.Group, Kind: kind.Kind}) {
 			continue
 		}
-		if len(one.Listable) > 0 && one.GroupResource != events && !skipped(one.Group) {
-			out.kinds = append(out.kinds, *one)
+		if len(kind.Listable) > 0 && kind.GroupResource != events && !skipped(kind.Group) {
+			out.kinds = append(out.kinds, *kind)
 		}
 	}
 	return out
@@ -142,18 +142,18 @@ func (l *lookups) readReferences(ctx context.Context, _ string) (*references.Can
 		}
 	}
 	for i := range l.kinds {
-		of := &l.kinds[i]
-		if slices.Contains(records, of.GroupResource) {
+		known := &l.kinds[i]
+		if slices.Contains(records, known.GroupResource) {
 			continue
 		}
-		kind := schema.GroupKind{Group: of.Group, Kind: of.Kind}
+		kind := schema.GroupKind{Group: known.Group, Kind: known.Kind}
 		whole := kind != schema.GroupKind{Kind: "Secret"}
-		versions := of.Listable
-		if references.BuiltIn(of.Group) {
+		versions := known.Listable
+		if references.BuiltIn(known.Group) {
 			versions = versions[:1]
 		}
 		for _, version := range versions {
-			err := l.all(ctx, of.WithVersion(version), whole, metav1.ListOptions{}, func(object *unstructured.Unstructured) error {
+			err := l.all(ctx, known.WithVersion(version), whole, metav1.ListOptions{}, func(object *unstructured.Unstructured) error {
 				out.Scan(kind, object.Object)
 				object.Object = nil // It takes no memory while the rest of its page is scanned.
 				return nil
@@ -168,12 +168,12 @@ func (l *lookups) readReferences(ctx context.Context, _ string) (*references.Can
 }
 
 // addCandidates lists the objects of a resource that may be deleted.
-func (l *lookups) addCandidates(ctx context.Context, of *cleanup.Target, out *references.Candidates) error {
-	kind := of.GroupVersionKind().GroupKind()
-	selecting, referring := references.Selecting[of.GroupResource()] != "", out.Refers(of.GroupResource(), kind)
+func (l *lookups) addCandidates(ctx context.Context, target *cleanup.Target, out *references.Candidates) error {
+	kind := target.GroupVersionKind().GroupKind()
+	selecting, referring := references.Selecting[target.GroupResource()] != "", out.Refers(target.GroupResource(), kind)
 	for _, selector := range references.FieldSelectors(kind) {
 		options := metav1.ListOptions{FieldSelector: selector}
-		err := l.all(ctx, of.GroupVersionResource, selecting || referring, options, func(object *unstructured.Unstructured) error {
+		err := l.all(ctx, target.GroupVersionResource, selecting || referring, options, func(object *unstructured.Unstructured) error {
 			switch {
 			case selecting:
 				return out.AddSelector(kind, object.Object)
@@ -193,12 +193,12 @@ func (l *lookups) addCandidates(ctx context.Context, of *cleanup.Target, out *re
 
 // all calls f for each object of a resource in the cluster that the options select.
 func (l *lookups) all(
-	ctx context.Context, of schema.GroupVersionResource, whole bool, options metav1.ListOptions, f func(*unstructured.Unstructured) error,
+	ctx context.Context, gvr schema.GroupVersionResource, whole bool, options metav1.ListOptions, f func(*unstructured.Unstructured) error,
 ) error {
 	pages := newPages(l.reader, whole)
 	pages.yield = l.yield
-	if err := pages.each(ctx, of, metav1.NamespaceAll, options, f); err != nil {
-		return fmt.Errorf("looking up references in %s: %w", of.GroupResource(), err)
+	if err := pages.each(ctx, gvr, metav1.NamespaceAll, options, f); err != nil {
+		return fmt.Errorf("looking up references in %s: %w", gvr.GroupResource(), err)
 	}
 	return nil
 }
@@ -225,12 +225,12 @@ func (l *lookups) readInstances(ctx context.Context, kindAndName string) (bool, 
 		return l.hasObjects(ctx, name)
 	}
 	for i := range l.kinds {
-		of := &l.kinds[i]
-		if !of.Namespaced {
+		known := &l.kinds[i]
+		if !known.Namespaced {
 			continue
 		}
-		kind := schema.GroupKind{Group: of.Group, Kind: of.Kind}
-		has, err := l.hasInstance(ctx, of.WithVersion(of.Listable[0]), name, metav1.ListOptions{}, func(object *unstructured.Unstructured) bool {
+		kind := schema.GroupKind{Group: known.Group, Kind: known.Kind}
+		has, err := l.hasInstance(ctx, known.WithVersion(known.Listable[0]), name, metav1.ListOptions{}, func(object *unstructured.Unstructured) bool {
 			each := kind == schema.GroupKind{Kind: "ConfigMap"} && slices.Contains(perNamespace, object.GetName())
 			return !each && !policy.EssentialName(kind, object.GetName())
 		})
@@ -243,23 +243,23 @@ func (l *lookups) readInstances(ctx context.Context, kindAndName string) (bool, 
 
 // hasObjects reports whether a CustomResourceDefinition, whose name is RESOURCE.GROUP, has objects.
 func (l *lookups) hasObjects(ctx context.Context, name string) (bool, error) {
-	at := slices.IndexFunc(l.kinds, func(of cleanup.Resource) bool { return of.GroupResource == schema.ParseGroupResource(name) })
-	if at < 0 {
+	i := slices.IndexFunc(l.kinds, func(kind cleanup.Resource) bool { return kind.GroupResource == schema.ParseGroupResource(name) })
+	if i < 0 {
 		return false, fmt.Errorf("looking up instances of %s: it is not served, or cannot be listed", name)
 	}
-	of := &l.kinds[at]
-	return l.hasInstance(ctx, of.WithVersion(of.Listable[0]), metav1.NamespaceAll, metav1.ListOptions{},
+	known := &l.kinds[i]
+	return l.hasInstance(ctx, known.WithVersion(known.Listable[0]), metav1.NamespaceAll, metav1.ListOptions{},
 		func(*unstructured.Unstructured) bool { return true })
 }
 
 // hasInstance reports whether a list has an object that counts.
 func (l *lookups) hasInstance(
-	ctx context.Context, of schema.GroupVersionResource, namespace string, options metav1.ListOptions,
+	ctx context.Context, gvr schema.GroupVersionResource, namespace string, options metav1.ListOptions,
 	counts func(*unstructured.Unstructured) bool,
 ) (bool, error) {
 	pages := newPages(l.reader, false)
 	pages.yield = l.yield
-	err := pages.each(ctx, of, namespace, options, func(object *unstructured.Unstructured) error {
+	err := pages.each(ctx, gvr, namespace, options, func(object *unstructured.Unstructured) error {
 		if counts(object) {
 			return errHasInstances
 		}
@@ -269,7 +269,7 @@ func (l *lookups) hasInstance(
 	case errors.Is(err, errHasInstances):
 		return true, nil
 	case err != nil:
-		return false, fmt.Errorf("looking up instances in %s: %w", of.GroupResource(), err)
+		return false, fmt.Errorf("looking up instances in %s: %w", gvr.GroupResource(), err)
 	}
 	return false, nil
 }

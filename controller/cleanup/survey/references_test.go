@@ -91,9 +91,9 @@ func TestReferencedOrUnknown(t *testing.T) {
 			w.add("cleanuppolicies", "prod", "p", map[string]any{"spec": map[string]any{"conditions": "settings"}})
 		}, false},
 		"reports and approvals": {func(w *world) {
-			for _, of := range []string{"cleanupreports", "clustercleanupreports", "cleanupapprovals", "clustercleanupapprovals"} {
-				w.served = append(w.served, resource("curfew.dev", of, "Any", true))
-				w.refers(of, "prod")
+			for _, name := range []string{"cleanupreports", "clustercleanupreports", "cleanupapprovals", "clustercleanupapprovals"} {
+				w.served = append(w.served, resource("curfew.dev", name, "Any", true))
+				w.refers(name, "prod")
 			}
 		}, true},
 		"its API group does not answer":             {func(w *world) { w.silent = cleanup.SilentGroups{"example.com"} }, false},
@@ -197,13 +197,13 @@ func (r traced) Get(ctx context.Context, resource schema.GroupVersionResource, n
 func confirm(t *testing.T, reader traced, p *cleanup.Policy, deleted func(resource string)) {
 	t.Helper()
 	s := open(t, p, reader, reader.options())
-	err := s.Choose(t.Context(), func(at *cleanup.Target, object *unstructured.Unstructured, decision cleanup.Decision) error {
+	err := s.Choose(t.Context(), func(target *cleanup.Target, object *unstructured.Unstructured, decision cleanup.Decision) error {
 		if decision.Verdict != cleanup.Delete {
 			return nil
 		}
-		verdict, err := s.confirm(t, reader.world, at, object.GetNamespace(), object.GetName())
+		verdict, err := s.confirm(t, reader.world, target, object.GetNamespace(), object.GetName())
 		if verdict == cleanup.Delete {
-			deleted(at.Resource)
+			deleted(target.Resource)
 		}
 		return err
 	})
@@ -215,10 +215,10 @@ func confirm(t *testing.T, reader traced, p *cleanup.Policy, deleted func(resour
 func TestReferrerIsCreatedAtEveryRequest(t *testing.T) {
 	p := unused(t, "!lookup.referenced", "configmaps", "secrets", "serviceaccounts")
 	kept := 0
-	for at := 1; ; at++ {
+	for i := 1; ; i++ {
 		w, requests, listed, deleted := unreferenced(), 0, 0, 0
 		reader := traced{w, func(resource string, _ bool) {
-			if requests++; requests == at {
+			if requests++; requests == i {
 				w.refers("deployments", "prod")
 			}
 			if resource == "deployments" {
@@ -226,11 +226,11 @@ func TestReferrerIsCreatedAtEveryRequest(t *testing.T) {
 			}
 		}}
 		confirm(t, reader, p, func(resource string) {
-			if deleted++; requests >= at && listed >= at {
-				t.Errorf("WRONG DELETE of %s: referenced from request %d on, and request %d listed what refers to it", resource, at, listed)
+			if deleted++; requests >= i && listed >= i {
+				t.Errorf("WRONG DELETE of %s: referenced from request %d on, and request %d listed what refers to it", resource, i, listed)
 			}
 		})
-		if requests < at {
+		if requests < i {
 			if deleted != 3 || kept < 5 {
 				t.Errorf("without a reference %d of 3 are deleted; with one, all were kept %d times", deleted, kept)
 			}
@@ -263,12 +263,12 @@ func TestSecretsAreReadAsMetadata(t *testing.T) {
 
 // A Secret of a type that a program uses is kept, whatever its name.
 func TestTypesOfSecrets(t *testing.T) {
-	for of, want := range map[string]int{"Opaque": 1, "kubernetes.io/tls": 1, "istio.io/ca-root": 0, "helm.sh/release.v1": 0, "kubernetes.io/service-account-token": 0} {
+	for name, want := range map[string]int{"Opaque": 1, "kubernetes.io/tls": 1, "istio.io/ca-root": 0, "helm.sh/release.v1": 0, "kubernetes.io/service-account-token": 0} {
 		w, deleted := unreferenced(), 0
-		w.objects["secrets"][0].Object["type"] = of
+		w.objects["secrets"][0].Object["type"] = name
 		confirm(t, traced{w, func(string, bool) {}}, unused(t, "!lookup.referenced", "secrets"), func(string) { deleted++ })
 		if deleted != want {
-			t.Errorf("%d Secrets of type %s are deleted, want %d", deleted, of, want)
+			t.Errorf("%d Secrets of type %s are deleted, want %d", deleted, name, want)
 		}
 	}
 }
@@ -279,10 +279,10 @@ func TestLiveReferencesAreShared(t *testing.T) {
 	w.listed = map[string]int{}
 	p, options := unused(t, "!lookup.referenced", "configmaps"), w.options()
 	options.Clock = clock
-	s, at := open(t, p, w, options), &p.Targets(w.served)[0]
+	s, target := open(t, p, w, options), &p.Targets(w.served)[0]
 	judge := func(want cleanup.Verdict) {
 		t.Helper()
-		if got, err := s.confirm(t, w, at, "prod", "settings"); err != nil || got != want {
+		if got, err := s.confirm(t, w, target, "prod", "settings"); err != nil || got != want {
 			t.Errorf("%v, %v; want %v", got, err, want)
 		}
 	}
@@ -344,13 +344,13 @@ func TestReferrersAreListedTwice(t *testing.T) {
 	s := open(t, unused(t, "!lookup.referenced", "configmaps"), w, options)
 	check := func(lists, judged int) {
 		t.Helper()
-		for of, times := range w.listed {
+		for name, times := range w.listed {
 			want := lists
-			if of == "configmaps" { // as candidates, as referrers, and to judge them
+			if name == "configmaps" { // as candidates, as referrers, and to judge them
 				want += lists + judged
 			}
 			if times != want {
-				t.Errorf("%s are listed %d times, want %d", of, times, want)
+				t.Errorf("%s are listed %d times, want %d", name, times, want)
 			}
 		}
 		if len(w.listed) != len(w.served) {
@@ -358,14 +358,14 @@ func TestReferrersAreListedTwice(t *testing.T) {
 		}
 	}
 	deleted, confirmed := 0, 0
-	err := s.Choose(t.Context(), func(at *cleanup.Target, object *unstructured.Unstructured, decision cleanup.Decision) error {
+	err := s.Choose(t.Context(), func(target *cleanup.Target, object *unstructured.Unstructured, decision cleanup.Decision) error {
 		if decision.Verdict != cleanup.Delete {
 			return nil
 		}
 		if deleted++; deleted == 1 {
 			check(1, 1)
 		}
-		again, err := s.JudgeLive(t.Context(), at, object, w, NewBudget(), here)
+		again, err := s.JudgeLive(t.Context(), target, object, w, NewBudget(), here)
 		if again.Verdict == cleanup.Delete {
 			confirmed++
 		}

@@ -172,13 +172,13 @@ func (s *Survey) Open(ctx context.Context) (lacks []string, err error) {
 		if !target.Namespaced && !all {
 			continue // A namespaceSelector with a requirement matches none of them.
 		}
-		one, missing, err := s.place(ctx, target, names, all)
+		place, missing, err := s.place(ctx, target, names, all)
 		if err != nil {
 			return nil, err
 		}
 		lacks = append(lacks, missing...)
-		if len(one.namespaces) > 0 {
-			s.at = append(s.at, one)
+		if len(place.namespaces) > 0 {
+			s.at = append(s.at, place)
 		}
 	}
 	return lacks, nil
@@ -284,10 +284,10 @@ func (s *Survey) Unlisted() (out []string) {
 }
 
 // Get reads one object live, as much of it as the policy needs.
-func (s *Survey) Get(ctx context.Context, at *cleanup.Target, namespace, name string) (*unstructured.Unstructured, error) {
-	object, err := s.reader.Get(ctx, at.GroupVersionResource, namespace, name, s.policy.NeedsWhole(at.GroupResource()))
+func (s *Survey) Get(ctx context.Context, target *cleanup.Target, namespace, name string) (*unstructured.Unstructured, error) {
+	object, err := s.reader.Get(ctx, target.GroupVersionResource, namespace, name, s.policy.NeedsWhole(target.GroupResource()))
 	if err == nil {
-		object.SetGroupVersionKind(at.GroupVersionKind())
+		object.SetGroupVersionKind(target.GroupVersionKind())
 	}
 	return object, err
 }

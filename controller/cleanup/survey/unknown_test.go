@@ -20,14 +20,14 @@ import (
 
 // serving has the API server serve a kind with a spec of these fields. Its profile knows the first
 // version.
-func serving(of cleanup.Resource, profile *expression.Profile, fields map[string]any) func(*world) {
-	version := map[string]any{"name": of.Versions[0], "served": true, "schema": map[string]any{"openAPIV3Schema": map[string]any{"type": "object", "properties": map[string]any{"spec": fields}}}}
+func serving(r cleanup.Resource, profile *expression.Profile, fields map[string]any) func(*world) {
+	version := map[string]any{"name": r.Versions[0], "served": true, "schema": map[string]any{"openAPIV3Schema": map[string]any{"type": "object", "properties": map[string]any{"spec": fields}}}}
 	definition := expression.DefinitionOf(map[string]any{
-		"spec":   map[string]any{"group": of.Group, "scope": "Namespaced", "versions": []any{version}, "names": map[string]any{"kind": of.Kind, "plural": of.Resource}},
+		"spec":   map[string]any{"group": r.Group, "scope": "Namespaced", "versions": []any{version}, "names": map[string]any{"kind": r.Kind, "plural": r.Resource}},
 		"status": map[string]any{"conditions": []any{map[string]any{"type": "Established", "status": "True"}}},
 	})
 	return func(w *world) {
-		w.served = append(w.served, of)
+		w.served = append(w.served, r)
 		w.snapshot = platform.SnapshotOf([]*expression.Profile{profile}, []expression.Definition{definition})
 	}
 }
@@ -131,8 +131,8 @@ func TestDiscoveryFailsDuringARun(t *testing.T) {
 				t.Fatal(listed, err)
 			}
 			s.options.Served = func(context.Context) ([]cleanup.Resource, error) { return w.served, c.err }
-			at := &s.policy.Targets(w.served)[0]
-			decision, err := s.JudgeLive(t.Context(), at, w.objects["persistentvolumeclaims"][0], w, NewBudget(), here)
+			target := &s.policy.Targets(w.served)[0]
+			decision, err := s.JudgeLive(t.Context(), target, w.objects["persistentvolumeclaims"][0], w, NewBudget(), here)
 			if err != nil || decision.Verdict != c.want {
 				t.Errorf("a live read decides %+v, %v", decision, err)
 			}

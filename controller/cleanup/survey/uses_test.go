@@ -53,9 +53,9 @@ var unusedObjects = map[string]struct {
 		w.add("deployments", "prod", "web", map[string]any{"spec": map[string]any{"template": map[string]any{"spec": mounts("data")}}})
 	}, "deployments"},
 	"a Secret that a field of a profile names": {"", "secrets", "!lookup.referenced", func(w *world) {
-		of := templates("", "configmaps", "ConfigMap")
-		of.References = []policy.Reference{{Kind: schema.GroupKind{Kind: "Secret"}, Path: fieldpath.MustFieldPath("metadata.labels.key")}}
-		w.snapshot = platform.SnapshotOf([]*expression.Profile{of}, nil)
+		profile := templates("", "configmaps", "ConfigMap")
+		profile.References = []policy.Reference{{Kind: schema.GroupKind{Kind: "Secret"}, Path: fieldpath.MustFieldPath("metadata.labels.key")}}
+		w.snapshot = platform.SnapshotOf([]*expression.Profile{profile}, nil)
 		w.add("secrets", "prod", "tls", old())
 	}, func(w *world) {
 		w.add("configmaps", "prod", "web", map[string]any{"metadata": map[string]any{"labels": map[string]any{"key": "tls"}}})
@@ -154,11 +154,11 @@ func TestUseBeginsAtEveryRequest(t *testing.T) {
 	for name, c := range unusedObjects {
 		t.Run(name, func(t *testing.T) {
 			p, kept := policyIn(t, []string{c.group}, v1alpha1.CleanupSpec{}, []string{c.resource}, c.condition), 0
-			for at := 1; ; at++ {
+			for i := 1; ; i++ {
 				w, requests, listed, deleted := newWorld(), 0, 0, 0
 				c.world(w)
 				reader := traced{w, func(resource string, _ bool) {
-					if requests++; requests == at {
+					if requests++; requests == i {
 						c.use(w)
 					}
 					if resource == c.by {
@@ -166,11 +166,11 @@ func TestUseBeginsAtEveryRequest(t *testing.T) {
 					}
 				}}
 				confirm(t, reader, p, func(string) {
-					if deleted++; requests >= at && listed >= at {
-						t.Errorf("WRONG DELETE: in use from request %d on, and request %d listed what uses it", at, listed)
+					if deleted++; requests >= i && listed >= i {
+						t.Errorf("WRONG DELETE: in use from request %d on, and request %d listed what uses it", i, listed)
 					}
 				})
-				if requests < at {
+				if requests < i {
 					if deleted != 1 || kept < 3 {
 						t.Errorf("unused, it is deleted %d times; used, it was kept %d times", deleted, kept)
 					}
@@ -214,7 +214,7 @@ func TestUseIsUnknown(t *testing.T) {
 // A Namespace with a Lease, or with one object of any kind, is no empty one.
 func TestNamespaceIsEmpty(t *testing.T) {
 	c := unusedObjects["a Namespace"]
-	for name, of := range map[string]struct {
+	for name, row := range map[string]struct {
 		edit func(w *world)
 		want string
 	}{
@@ -245,10 +245,10 @@ func TestNamespaceIsEmpty(t *testing.T) {
 	} {
 		w := newWorld()
 		c.world(w)
-		of.edit(w)
+		row.edit(w)
 		p := policyIn(t, []string{""}, v1alpha1.CleanupSpec{}, []string{"namespaces"}, c.condition)
-		if _, listed, live, err := w.survey(t, p); fmt.Sprint(listed) != of.want || fmt.Sprint(live) != of.want || err != nil {
-			t.Errorf("%s: deletes %v and %v, %v; want %s", name, listed, live, err, of.want)
+		if _, listed, live, err := w.survey(t, p); fmt.Sprint(listed) != row.want || fmt.Sprint(live) != row.want || err != nil {
+			t.Errorf("%s: deletes %v and %v, %v; want %s", name, listed, live, err, row.want)
 		}
 	}
 }

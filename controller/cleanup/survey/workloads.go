@@ -26,9 +26,9 @@ type workload struct {
 
 // claimsOf are the fields of a kind that name claims.
 func claimsOf(profile *policy.Profile) (out []policy.Reference) {
-	for _, one := range profile.References {
-		if one.Kind == (schema.GroupKind{Kind: "PersistentVolumeClaim"}) {
-			out = append(out, one)
+	for _, reference := range profile.References {
+		if reference.Kind == (schema.GroupKind{Kind: "PersistentVolumeClaim"}) {
+			out = append(out, reference)
 		}
 	}
 	return out

@@ -57,11 +57,11 @@ func (w *world) List(_ context.Context, resource schema.GroupVersionResource, na
 		return nil, "", err
 	}
 	for _, object := range w.objects[resource.Resource] {
-		of, _, _ := unstructured.NestedString(object.Object, "type")
+		name, _, _ := unstructured.NestedString(object.Object, "type")
 		selected, byType := strings.CutPrefix(options.FieldSelector, "type=")
 		node, _, _ := unstructured.NestedString(object.Object, "spec", "nodeName")
 		on, byNode := strings.CutPrefix(options.FieldSelector, "spec.nodeName=")
-		if (namespace == "" || object.GetNamespace() == namespace) && (!byType || selected == cmp.Or(of, "Opaque")) && (!byNode || on == node) {
+		if (namespace == "" || object.GetNamespace() == namespace) && (!byType || selected == cmp.Or(name, "Opaque")) && (!byNode || on == node) {
 			out = append(out, w.shown(object, whole && !w.pruned[version]))
 		}
 	}
@@ -116,11 +116,11 @@ func templates(group, resource, kind string) *expression.Profile {
 // shipped is a profile that comes with Curfew.
 func shipped(kind string) *expression.Profile {
 	all, err := profiles.All()
-	at := slices.IndexFunc(all, func(one *v1alpha1.KindProfile) bool { return one.Spec.Kind.Kind == kind })
-	if err != nil || at < 0 {
+	i := slices.IndexFunc(all, func(k *v1alpha1.KindProfile) bool { return k.Spec.Kind.Kind == kind })
+	if err != nil || i < 0 {
 		panic(fmt.Sprint(kind, ": ", err))
 	}
-	out, errs := expression.NewCompiler(expression.DefaultCacheSize).Profile(all[at])
+	out, errs := expression.NewCompiler(expression.DefaultCacheSize).Profile(all[i])
 	if len(errs) > 0 {
 		panic(errs)
 	}
@@ -191,13 +191,13 @@ func open(t *testing.T, p *cleanup.Policy, reader Reader, options Options) *Surv
 }
 
 // confirm reads an object live, and judges it.
-func (s *Survey) confirm(t *testing.T, w *world, at *cleanup.Target, namespace, name string) (cleanup.Verdict, error) {
+func (s *Survey) confirm(t *testing.T, w *world, target *cleanup.Target, namespace, name string) (cleanup.Verdict, error) {
 	t.Helper()
-	read, err := s.Get(t.Context(), at, namespace, name)
+	read, err := s.Get(t.Context(), target, namespace, name)
 	if err != nil {
 		return cleanup.Skip, err
 	}
-	decision, err := s.JudgeLive(t.Context(), at, read, w, NewBudget(), here)
+	decision, err := s.JudgeLive(t.Context(), target, read, w, NewBudget(), here)
 	return decision.Verdict, err
 }
 
@@ -212,11 +212,11 @@ func (w *world) survey(t *testing.T, p *cleanup.Policy) (s *Survey, listed, live
 	if err := s.Count(t.Context(), 0); err != nil {
 		return s, nil, nil, err
 	}
-	err = s.Choose(t.Context(), func(at *cleanup.Target, object *unstructured.Unstructured, decision cleanup.Decision) error {
+	err = s.Choose(t.Context(), func(target *cleanup.Target, object *unstructured.Unstructured, decision cleanup.Decision) error {
 		if decision.Verdict == cleanup.Delete {
 			listed = append(listed, object.GetName())
 		}
-		verdict, err := s.confirm(t, w, at, object.GetNamespace(), object.GetName())
+		verdict, err := s.confirm(t, w, target, object.GetNamespace(), object.GetName())
 		if verdict == cleanup.Delete {
 			live = append(live, object.GetName())
 		}

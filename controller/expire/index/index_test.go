@@ -57,39 +57,39 @@ func TestIndex(t *testing.T) {
 			x.At(slot).State = rapid.SampledFrom([]State{Armed, Armed, Terminating, Tombstone}).Draw(t, "state")
 			x.At(slot).Wake = x.At(slot).Expiry
 			x.Move(slot)
-			at := triggered{o.UID, x.At(slot).Trigger}
-			model[at], wakes[at] = o, o.Expiry.UnixNano()
+			entry := triggered{o.UID, x.At(slot).Trigger}
+			model[entry], wakes[entry] = o, o.Expiry.UnixNano()
 		}
 		t.Repeat(map[string]func(*rapid.T){
 			"put": func(t *rapid.T) {
-				at := key.Draw(t, "key")
-				slot, ok := x.Find(at.uid, at.trigger)
+				triggered := key.Draw(t, "key")
+				slot, ok := x.Find(triggered.uid, triggered.trigger)
 				if !ok {
-					slot = x.Add(at.uid, at.trigger)
+					slot = x.Add(triggered.uid, triggered.trigger)
 				}
-				put(t, slot, draw(t, at.uid))
+				put(t, slot, draw(t, triggered.uid))
 			},
 			"release": func(t *rapid.T) {
-				at := key.Draw(t, "key")
-				if slot, ok := x.Find(at.uid, at.trigger); ok {
+				triggered := key.Draw(t, "key")
+				if slot, ok := x.Find(triggered.uid, triggered.trigger); ok {
 					x.Release(slot)
 				}
-				delete(model, at)
-				delete(wakes, at)
+				delete(model, triggered)
+				delete(wakes, triggered)
 			},
 			"rest": func(t *rapid.T) {
-				at := key.Draw(t, "key")
-				if slot, ok := x.Find(at.uid, at.trigger); ok {
+				triggered := key.Draw(t, "key")
+				if slot, ok := x.Find(triggered.uid, triggered.trigger); ok {
 					x.Pull(slot)
 				}
-				delete(wakes, at)
+				delete(wakes, triggered)
 			},
 			"": func(t *rapid.T) {
 				namespaces, odd := map[string]bool{"": true}, 0
-				for at, want := range model {
-					slot, ok := x.Find(at.uid, at.trigger)
+				for triggered, want := range model {
+					slot, ok := x.Find(triggered.uid, triggered.trigger)
 					if !ok {
-						t.Fatalf("%v is lost", at)
+						t.Fatalf("%v is lost", triggered)
 					}
 					if got := x.Entry(slot); got != want {
 						t.Fatalf("got %+v\nwant %+v", got, want)
@@ -168,8 +168,8 @@ func TestIndex(t *testing.T) {
 				}
 			},
 		})
-		for at := range model {
-			slot, _ := x.Find(at.uid, at.trigger)
+		for triggered := range model {
+			slot, _ := x.Find(triggered.uid, triggered.trigger)
 			x.Release(slot)
 		}
 		for _, g := range x.groups {

@@ -112,15 +112,15 @@ func (e *Record) Waits() bool { return e.pos >= 0 }
 func packUID(uid types.UID) (bin [16]byte, odd bool) {
 	if len(uid) == 36 && uid[8] == '-' && uid[13] == '-' && uid[18] == '-' && uid[23] == '-' {
 		ok := true
-		at := 0
+		offset := 0
 		for i := 0; i < 36 && ok; i += 2 {
 			if i == 8 || i == 13 || i == 18 || i == 23 {
 				i++
 			}
 			hi, lo := unhex(uid[i]), unhex(uid[i+1])
 			ok = hi < 16 && lo < 16
-			bin[at] = hi<<4 | lo
-			at++
+			bin[offset] = hi<<4 | lo
+			offset++
 		}
 		if ok {
 			return bin, false
@@ -195,39 +195,39 @@ func newInterner() *interner {
 }
 
 // add returns the number of s and counts one more user. It copies s.
-func (in *interner) add(s string) uint32 {
+func (i *interner) add(s string) uint32 {
 	if s == "" {
 		return 0
 	}
-	id, ok := in.ids[s]
+	id, ok := i.ids[s]
 	if !ok {
 		s = cloneString(s)
-		if n := len(in.free); n > 0 {
-			id = in.free[n-1]
-			in.free = in.free[:n-1]
-			in.strings[id] = s
+		if n := len(i.free); n > 0 {
+			id = i.free[n-1]
+			i.free = i.free[:n-1]
+			i.strings[id] = s
 		} else {
-			id = uint32(len(in.strings))
-			in.strings = append(in.strings, s)
-			in.users = append(in.users, 0)
+			id = uint32(len(i.strings))
+			i.strings = append(i.strings, s)
+			i.users = append(i.users, 0)
 		}
-		in.ids[s] = id
+		i.ids[s] = id
 	}
-	in.users[id]++
+	i.users[id]++
 	return id
 }
 
 // drop counts one user less.
-func (in *interner) drop(id uint32) {
+func (i *interner) drop(id uint32) {
 	if id == 0 {
 		return
 	}
-	in.users[id]--
-	if in.users[id] == 0 {
-		delete(in.ids, in.strings[id])
-		in.strings[id] = ""
-		in.free = append(in.free, id)
+	i.users[id]--
+	if i.users[id] == 0 {
+		delete(i.ids, i.strings[id])
+		i.strings[id] = ""
+		i.free = append(i.free, id)
 	}
 }
 
-func (in *interner) get(id uint32) string { return in.strings[id] }
+func (i *interner) get(id uint32) string { return i.strings[id] }

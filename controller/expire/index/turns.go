@@ -242,16 +242,16 @@ func (x *Index) Return(g *Group, slow bool) {
 
 // NextWake is the earliest instant at which an entry that waits for its action has to be looked at.
 // due reports whether there are entries that are due already and wait for room or for a rate.
-func (x *Index) NextWake() (at int64, found, due bool) {
+func (x *Index) NextWake() (nanos int64, found, due bool) {
 	for c := range x.turns {
 		t := &x.turns[c]
 		due = due || t.ready.Len()+t.full.Len()+t.none.Len() > 0
 		if len(t.later) == 0 {
 			continue
 		}
-		if wake := x.At(t.later[0].heaps[c].slots[0]).Wake; !found || wake < at {
-			at, found = wake, true
+		if wake := x.At(t.later[0].heaps[c].slots[0]).Wake; !found || wake < nanos {
+			nanos, found = wake, true
 		}
 	}
-	return at, found, due
+	return nanos, found, due
 }

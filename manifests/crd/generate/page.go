@@ -125,13 +125,13 @@ var patterns = map[string]string{
 func rows(path string, schema *apiextensionsv1.JSONSchemaProps) (out []row) {
 	required := sets.New(schema.Required...)
 	for _, name := range slices.Sorted(maps.Keys(schema.Properties)) {
-		field, at := schema.Properties[name], name
+		field, label := schema.Properties[name], name
 		if path != "" {
-			at = path + "." + name
+			label = path + "." + name
 		} else if name == "apiVersion" || name == "kind" || name == "metadata" {
 			continue
 		}
-		r := row{path: at, kind: typeOf(&field), limits: cell(strings.Join(limits(&field), ". ")), text: cell(field.Description)}
+		r := row{path: label, kind: typeOf(&field), limits: cell(strings.Join(limits(&field), ". ")), text: cell(field.Description)}
 		switch {
 		case field.Default != nil:
 			r.def = "`" + cell(string(field.Default.Raw)) + "`"
@@ -139,23 +139,23 @@ func rows(path string, schema *apiextensionsv1.JSONSchemaProps) (out []row) {
 			r.def = "required"
 		}
 		out = append(out, r)
-		below, at := items(&field, at)
+		below, label := items(&field, label)
 		if name := standard(below); name == "" {
-			out = append(out, rows(at, below)...)
+			out = append(out, rows(label, below)...)
 		}
 	}
 	return out
 }
 
 // items follows lists and maps down to the schema of one item, and to its path.
-func items(field *apiextensionsv1.JSONSchemaProps, at string) (*apiextensionsv1.JSONSchemaProps, string) {
+func items(field *apiextensionsv1.JSONSchemaProps, label string) (*apiextensionsv1.JSONSchemaProps, string) {
 	switch {
 	case field.Items != nil:
-		return items(field.Items.Schema, at+"[]")
+		return items(field.Items.Schema, label+"[]")
 	case field.AdditionalProperties != nil && field.AdditionalProperties.Schema != nil:
-		return items(field.AdditionalProperties.Schema, at+"{}")
+		return items(field.AdditionalProperties.Schema, label+"{}")
 	}
-	return field, at
+	return field, label
 }
 
 // standard is the name of a type of Kubernetes, or empty.

@@ -114,9 +114,9 @@ func role(all []*v1alpha1.KindProfile) string {
 			read.add(kind.Group, kind.Resource)
 		}
 		if runtime := profile.Spec.Runtime; runtime != nil {
-			for _, of := range runtime.Kinds {
-				read.add(of.Group, of.Resource)
-				stamped.add(of.Group, of.Resource)
+			for _, runtimeKind := range runtime.Kinds {
+				read.add(runtimeKind.Group, runtimeKind.Resource)
+				stamped.add(runtimeKind.Group, runtimeKind.Resource)
 			}
 		}
 		for _, step := range steps(profile) {

@@ -61,10 +61,10 @@ func definitions() ([]object, error) {
 		return nil, err
 	}
 	var out []object
-	for _, one := range crds {
-		version := one.Spec.Versions[0]
+	for _, crd := range crds {
+		version := crd.Spec.Versions[0]
 		first, _, _ := strings.Cut(version.Schema.OpenAPIV3Schema.Description, ". ")
-		out = append(out, object{"kind": one.Spec.Names.Kind, "name": one.Name, "displayName": one.Spec.Names.Kind,
+		out = append(out, object{"kind": crd.Spec.Names.Kind, "name": crd.Name, "displayName": crd.Spec.Names.Kind,
 			"version": version.Name, "description": strings.TrimSuffix(first, ".") + "."})
 	}
 	return out, nil

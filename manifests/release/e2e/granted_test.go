@@ -82,15 +82,15 @@ func writeAllGranted(ctx context.Context, t *testing.T, cluster *harness.Cluster
 		must(t, err)
 		where, sub := schema.ParseGroupResource(on), ""
 		where.Resource, sub, _ = strings.Cut(where.Resource, "/")
-		at, err := mapper.ResourceFor(where.WithVersion(""))
+		resource, err := mapper.ResourceFor(where.WithVersion(""))
 		must(t, err)
 		if tried++; verb == "create" {
-			kind, err := mapper.KindFor(at)
+			kind, err := mapper.KindFor(resource)
 			must(t, err)
 			object := &unstructured.Unstructured{Object: map[string]any{}}
 			object.SetGroupVersionKind(kind)
 			object.SetName("thief")
-			_, err = scope(client, at).Create(ctx, object, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+			_, err = scope(client, resource).Create(ctx, object, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 			if !limited(err) {
 				t.Errorf("a thief uses %q: %v", grant, err)
 			}
@@ -99,13 +99,13 @@ func writeAllGranted(ctx context.Context, t *testing.T, cluster *harness.Cluster
 		if name == "" {
 			name = map[string]string{"pods": "victim", "namespaces": "ci"}[where.Resource]
 		}
-		object, err := scope(admin, at).Get(ctx, name, metav1.GetOptions{})
+		object, err := scope(admin, resource).Get(ctx, name, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) && name == "curfew-kinds" { // No controller could run here.
 			continue
 		}
 		must(t, err)
 		for field, value := range thefts {
-			if err := write(ctx, scope(client, at), verb, sub, object, field, value); account == "curfew-controller" && name == "curfew-kinds" && slices.Contains(planned, field) {
+			if err := write(ctx, scope(client, resource), verb, sub, object, field, value); account == "curfew-controller" && name == "curfew-kinds" && slices.Contains(planned, field) {
 				must(t, err)
 			} else if !limited(err) {
 				t.Errorf("a thief uses %q for %s: %v", grant, field, err)

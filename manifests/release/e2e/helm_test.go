@@ -190,11 +190,11 @@ func enforce(ctx context.Context, t *testing.T, cluster *harness.Cluster, select
 	client, err := dynamic.NewForConfig(cluster.Config)
 	must(t, err)
 	for _, resource := range []string{"mutatingwebhookconfigurations", "validatingwebhookconfigurations"} {
-		of := client.Resource(admissionv1.SchemeGroupVersion.WithResource(resource))
-		list, err := of.List(ctx, metav1.ListOptions{LabelSelector: selector, FieldSelector: "metadata.name=curfew"})
+		configurations := client.Resource(admissionv1.SchemeGroupVersion.WithResource(resource))
+		list, err := configurations.List(ctx, metav1.ListOptions{LabelSelector: selector, FieldSelector: "metadata.name=curfew"})
 		must(t, err)
-		for _, one := range list.Items {
-			_, err = of.Patch(ctx, one.GetName(), types.JSONPatchType, []byte(patch), metav1.PatchOptions{FieldManager: "enforcer"})
+		for _, item := range list.Items {
+			_, err = configurations.Patch(ctx, item.GetName(), types.JSONPatchType, []byte(patch), metav1.PatchOptions{FieldManager: "enforcer"})
 			must(t, err)
 		}
 	}

@@ -137,9 +137,9 @@ func uninstall(ctx context.Context, t *testing.T, cluster *harness.Cluster, name
 	if err != nil {
 		t.Fatal(err, stderr)
 	}
-	_, said, err := cluster.Kubectl(ctx, "curfew", "uninstall", "--curfew-namespace", namespace)
+	_, stderr, err := cluster.Kubectl(ctx, "curfew", "uninstall", "--curfew-namespace", namespace)
 	must(t, err)
-	_, command, _ := strings.Cut(said, "\n  kubectl ")
+	_, command, _ := strings.Cut(stderr, "\n  kubectl ")
 	must(t, kubectl(ctx, cluster, strings.Fields(command)...))
 	must(t, kubectl(ctx, cluster, "delete", "configmap/curfew-settings", "secret/curfew-webhook-tls", "-n", namespace, "--ignore-not-found"))
 	after, err := cluster.Inventory(ctx)

@@ -187,17 +187,17 @@ func TestProgress(t *testing.T) {
 	var out bytes.Buffer
 	p := newProgress(&out, "toy")
 	p.stop()
-	at := func(after time.Duration) string { return p.line(p.started.Add(after)) }
+	lineAt := func(after time.Duration) string { return p.line(p.started.Add(after)) }
 
 	fmt.Fprint(p, "go: downloading k8s.io/api v1\n")
-	if got, want := at(5*time.Second), "  0:05  fetching modules  k8s.io/api v1"; got != want {
+	if got, want := lineAt(5*time.Second), "  0:05  fetching modules  k8s.io/api v1"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	p.expect(30)
 	// Written in pieces, as a pipe delivers it.
 	fmt.Fprint(p, "internal/abi\nk8s.io/a")
 	fmt.Fprint(p, "pi/core/v1\n# k8s.io/api\nfile.go:1:2: oh no\n")
-	if got, want := at(65*time.Second), "  1:05  2 of at most 30 packages  k8s.io/api/core/v1"; got != want {
+	if got, want := lineAt(65*time.Second), "  1:05  2 of at most 30 packages  k8s.io/api/core/v1"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	if got, want := p.complaint(), "# k8s.io/api\nfile.go:1:2: oh no"; got != want {

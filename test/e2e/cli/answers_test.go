@@ -91,8 +91,8 @@ var example = regexp.MustCompile(`(?m)^  # (.*)\n  (kubectl .*)$`)
 func TestGoldens(t *testing.T) {
 	laid(t)
 	lines := map[string]golden{}
-	for name, of := range goldens {
-		lines[name] = golden{"", of.line, of.code}
+	for name, row := range goldens {
+		lines[name] = golden{"", row.line, row.code}
 	}
 	asked := example.FindAllStringSubmatch(kubectl(t, "curfew expiring --help").stdout, -1)
 	for i, question := range questions {
@@ -142,22 +142,22 @@ type golden struct {
 }
 
 // compare compares what commands print with their files, where they also say what said has.
-func compare(t *testing.T, lines map[string]golden, said map[string]string) {
-	for name, of := range lines {
+func compare(t *testing.T, lines map[string]golden, values map[string]string) {
+	for name, golden := range lines {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			zone := laid(t).zone
-			got := typed(t, line{text: of.line, zone: zone})
-			if got.code != of.code {
-				t.Errorf("exit status %d, want %d", got.code, of.code)
+			got := typed(t, line{text: golden.line, zone: zone})
+			if got.code != golden.code {
+				t.Errorf("exit status %d, want %d", got.code, golden.code)
 			}
-			have := "$ " + of.line + "\n" + zone.normal(got.stdout) + fmt.Sprintf("--- stderr, exit status %d\n", got.code) + zone.normal(got.stderr)
-			if said[name] != "" && !strings.Contains(have, said[name]) {
-				t.Errorf("it does not say %q", said[name])
+			have := "$ " + golden.line + "\n" + zone.normal(got.stdout) + fmt.Sprintf("--- stderr, exit status %d\n", got.code) + zone.normal(got.stderr)
+			if values[name] != "" && !strings.Contains(have, values[name]) {
+				t.Errorf("it does not say %q", values[name])
 			}
-			have = strings.Replace(have, said[name], "", 1)
-			if of.question != "" {
-				have = "# " + of.question + "\n" + have
+			have = strings.Replace(have, values[name], "", 1)
+			if golden.question != "" {
+				have = "# " + golden.question + "\n" + have
 			}
 			file := filepath.Join("testdata", "golden", name+".txt")
 			if *update {
@@ -211,11 +211,11 @@ func TestForPrograms(t *testing.T) {
 	if err := json.Unmarshal([]byte(got.stdout), &report); err != nil || got.code != 0 {
 		t.Fatalf("exit status %d, %v:\n%s%s", got.code, err, got.stdout, got.stderr)
 	}
-	at := slices.IndexFunc(report.Items, func(e entry) bool { return e.Object.Name == "web" })
-	if at < 0 {
+	i := slices.IndexFunc(report.Items, func(e entry) bool { return e.Object.Name == "web" })
+	if i < 0 {
 		t.Fatalf("no Deployment web:\n%s", got.stdout)
 	}
-	web, expiry := report.Items[at], w.instant(t, "2026-12-24 16:30")
+	web, expiry := report.Items[i], w.instant(t, "2026-12-24 16:30")
 	if web.Object.Kind != "Deployment" || web.Object.APIVersion != "apps/v1" || web.Object.UID == "" || web.Trigger != "label" || web.Source != "object" ||
 		web.Expiry != expiry.Format("2006-01-02T15:04:05Z") || web.Left <= 0 || web.Left > 12600 {
 		t.Errorf("%+v", web)

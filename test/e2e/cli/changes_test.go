@@ -13,8 +13,8 @@ import (
 )
 
 // finishedJob is one that finished at an instant, with a TTL in its field.
-func finishedJob(namespace, name string, at time.Time, ttl int64) *unstructured.Unstructured {
-	since := at.UTC().Format(time.RFC3339)
+func finishedJob(namespace, name string, t time.Time, ttl int64) *unstructured.Unstructured {
+	since := t.UTC().Format(time.RFC3339)
 	condition := func(kind string) any {
 		return map[string]any{"type": kind, "status": "True", "lastTransitionTime": since}
 	}

@@ -144,19 +144,19 @@ func lay(t *testing.T) (*world, error) {
 }
 
 func (w *world) create(ctx context.Context, resource schema.GroupVersionResource, object *unstructured.Unstructured) (*unstructured.Unstructured, error) {
-	at := w.objects.Resource(resource).Namespace(object.GetNamespace())
+	resourceInterface := w.objects.Resource(resource).Namespace(object.GetNamespace())
 	status, hasStatus := object.Object["status"]
 	delete(object.Object, "status")
 	if object.GetNamespace() == "ci" {
 		// The API server learns a moment after the namespace's creation that its objects concern Curfew.
 		if err := wait.PollUntilContextCancel(ctx, 50*time.Millisecond, true, func(ctx context.Context) (bool, error) {
-			tried, err := at.Create(ctx, object, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+			tried, err := resourceInterface.Create(ctx, object, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 			return err == nil && tried.GetAnnotations()["curfew.dev/ttl-source"] != "", err
 		}); err != nil {
 			return nil, err
 		}
 	}
-	created, err := at.Create(ctx, object, metav1.CreateOptions{})
+	created, err := resourceInterface.Create(ctx, object, metav1.CreateOptions{})
 	if err != nil || !hasStatus {
 		return created, err
 	}

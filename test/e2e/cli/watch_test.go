@@ -24,7 +24,7 @@ func fields(lines []string) []string {
 	return out
 }
 
-func label(at time.Time) string { return at.UTC().Format("2006-01-02T150405Z") }
+func label(t time.Time) string { return t.UTC().Format("2006-01-02T150405Z") }
 
 // TestWatchLines: each change is a line.
 func TestWatchLines(t *testing.T) {

@@ -32,8 +32,8 @@ type zone struct {
 	offset time.Duration
 }
 
-func newZone(dir string, at time.Time) (*zone, error) {
-	out := &zone{file: filepath.Join(dir, "CET"), offset: present.Sub(at.UTC())}
+func newZone(dir string, t time.Time) (*zone, error) {
+	out := &zone{file: filepath.Join(dir, "CET"), offset: present.Sub(t.UTC())}
 	// RFC 9636: one type of local time, "CET", and no transitions.
 	file := append([]byte("TZif"), make([]byte, 16)...)
 	for _, count := range []uint32{0, 0, 0, 0, 1, 4} {
@@ -48,11 +48,11 @@ func newZone(dir string, at time.Time) (*zone, error) {
 // instant is when the clocks of the zone show "2026-12-24 15:30".
 func (z *zone) instant(t *testing.T, shown string) time.Time {
 	t.Helper()
-	at, err := time.Parse("2006-01-02 15:04", shown)
+	instant, err := time.Parse("2006-01-02 15:04", shown)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return at.Add(-z.offset)
+	return instant.Add(-z.offset)
 }
 
 var (
@@ -83,40 +83,40 @@ func (z *zone) normal(text string) string {
 }
 
 // settled is the present for all instants at which the tests may have run.
-func settled(at time.Time) time.Time {
-	if !at.Before(present.Add(-earliest)) && at.Before(present.Add(latest)) {
+func settled(t time.Time) time.Time {
+	if !t.Before(present.Add(-earliest)) && t.Before(present.Add(latest)) {
 		return present
 	}
-	return at
+	return t
 }
 
 func (z *zone) normalLine(line string) string {
 	var instants []time.Time
 	line = shownInstant.ReplaceAllStringFunc(line, func(shown string) string {
-		at, err := time.Parse(layout, strings.TrimSuffix(shown, " CET"))
+		t, err := time.Parse(layout, strings.TrimSuffix(shown, " CET"))
 		if err != nil {
 			return shown
 		}
-		if at = settled(at); !at.Equal(present) {
-			instants = append(instants, at)
+		if t = settled(t); !t.Equal(present) {
+			instants = append(instants, t)
 		}
-		return at.Format(layout) + " CET"
+		return t.Format(layout) + " CET"
 	})
 	line = ago.ReplaceAllString(line, "$1, 0s ago")
 	line = shownUTC.ReplaceAllStringFunc(line, func(shown string) string {
 		for _, layout := range layoutsUTC {
-			if at, err := time.Parse(layout, shown); err == nil {
-				return settled(at.Add(z.offset)).Add(-time.Hour).Format(layout)
+			if t, err := time.Parse(layout, shown); err == nil {
+				return settled(t.Add(z.offset)).Add(-time.Hour).Format(layout)
 			}
 		}
 		return shown
 	})
 	return shownLength.ReplaceAllStringFunc(line, func(shown string) string {
 		low, high := lengths(shown)
-		for _, at := range instants {
+		for _, instant := range instants {
 			// The time until an instant is a little more for an object that was created before the present,
 			// and a little less later. The time since an instant is a little more.
-			switch true := at.Sub(present); {
+			switch true := instant.Sub(present); {
 			case true > 0 && low <= true+earliest && true-latest < high && len(twoUnits(true)) == len(shown):
 				return twoUnits(true)
 			case true < 0 && -true < high && low <= -true+latest && len(twoUnits(-true)) == len(shown):

@@ -68,13 +68,13 @@ func compare(t *testing.T, steps []*step) string {
 			t.Fatal(err)
 		}
 	}
-	for i, one := range steps {
-		if fault := same(t, both, one); fault != "" {
-			return fmt.Sprintf("request %d, %s: %s", i, one, fault)
+	for i, each := range steps {
+		if fault := same(t, both, each); fault != "" {
+			return fmt.Sprintf("request %d, %s: %s", i, each, fault)
 		}
-		if look := (&step{verb: "get", kind: one.kind, name: one.name, grace: -1}); one.verb != "get" && one.verb != "list" {
+		if look := (&step{verb: "get", kind: each.kind, name: each.name, grace: -1}); each.verb != "get" && each.verb != "list" {
 			if fault := same(t, both, look); fault != "" {
-				return fmt.Sprintf("the object after request %d, %s: %s", i, one, fault)
+				return fmt.Sprintf("the object after request %d, %s: %s", i, each, fault)
 			}
 		}
 	}
@@ -82,11 +82,11 @@ func compare(t *testing.T, steps []*step) string {
 }
 
 // same sends a request to both sides and describes how the answers differ.
-func same(t *testing.T, both []*side, one *step) string {
+func same(t *testing.T, both []*side, entry *step) string {
 	t.Helper()
 	var got []*result
 	for _, s := range both {
-		answer, err := s.do(one)
+		answer, err := s.do(entry)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -96,7 +96,7 @@ func same(t *testing.T, both []*side, one *step) string {
 	switch {
 	case ours.Code != theirs.Code || ours.Reason != theirs.Reason:
 	case !reflect.DeepEqual(ours.Details, theirs.Details):
-	case !covers(theirs.Object, ours.Object, one.kind.loose, ""):
+	case !covers(theirs.Object, ours.Object, entry.kind.loose, ""):
 	default:
 		return ""
 	}
@@ -140,12 +140,12 @@ func covers(theirs, ours any, loose bool, path string) bool {
 
 // begin notes where the watches of each kind begin.
 func (s *side) begin() error {
-	for _, one := range kinds {
-		_, list, err := s.send(http.MethodGet, one.path, url.Values{"limit": {"1"}}, nil, nil)
+	for _, kind := range kinds {
+		_, list, err := s.send(http.MethodGet, kind.path, url.Values{"limit": {"1"}}, nil, nil)
 		if err != nil {
 			return err
 		}
-		s.began[one.resource], _ = at(list, "metadata")["resourceVersion"].(string)
+		s.began[kind.resource], _ = at(list, "metadata")["resourceVersion"].(string)
 	}
 	return nil
 }
@@ -153,10 +153,10 @@ func (s *side) begin() error {
 // sameEvents compares what watches from before the first request show.
 func sameEvents(t *testing.T, both []*side) string {
 	t.Helper()
-	for _, one := range kinds {
+	for _, kind := range kinds {
 		var shown [][]map[string]any
 		for _, s := range both {
-			events, err := s.events(one)
+			events, err := s.events(kind)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -170,8 +170,8 @@ func sameEvents(t *testing.T, both []*side) string {
 			if i < len(shown[1]) {
 				theirs = shown[1][i]
 			}
-			if !covers(theirs, ours, one.loose, "") {
-				return fmt.Sprintf("event %d of a watch of %s:\n  world      %v\n  API server %v", i, one.resource, ours, theirs)
+			if !covers(theirs, ours, kind.loose, "") {
+				return fmt.Sprintf("event %d of a watch of %s:\n  world      %v\n  API server %v", i, kind.resource, ours, theirs)
 			}
 		}
 	}
@@ -179,16 +179,16 @@ func sameEvents(t *testing.T, both []*side) string {
 }
 
 // events are what a watch shows, up to an object that is created last.
-func (s *side) events(of *kind) ([]map[string]any, error) {
-	last := &step{verb: "create", kind: of, name: "end", content: map[string]any{}, grace: -1}
-	if of.loose {
-		last.content = of.content(fixed)
+func (s *side) events(info *kind) ([]map[string]any, error) {
+	last := &step{verb: "create", kind: info, name: "end", content: map[string]any{}, grace: -1}
+	if info.loose {
+		last.content = info.content(fixed)
 	}
 	if answer, err := s.do(last); err != nil || answer.Code != http.StatusCreated {
 		return nil, fmt.Errorf("creating the last object: %v: %w", answer, err)
 	}
-	query := url.Values{"watch": {"true"}, "resourceVersion": {s.began[of.resource]}, "labelSelector": {"run=" + s.run}, "timeoutSeconds": {"60"}}
-	response, err := s.client.Get(s.base + of.path + "?" + query.Encode())
+	query := url.Values{"watch": {"true"}, "resourceVersion": {s.began[info.resource]}, "labelSelector": {"run=" + s.run}, "timeoutSeconds": {"60"}}
+	response, err := s.client.Get(s.base + info.path + "?" + query.Encode())
 	if err != nil {
 		return nil, err
 	}
@@ -200,11 +200,11 @@ func (s *side) events(of *kind) ([]map[string]any, error) {
 			Object map[string]any
 		}
 		if err := decoder.Decode(&event); err == io.EOF {
-			return out, fmt.Errorf("the watch of %s ended before the last object", of.resource)
+			return out, fmt.Errorf("the watch of %s ended before the last object", info.resource)
 		} else if err != nil {
 			return nil, err
 		}
-		object := s.normal(of, event.Object)
+		object := s.normal(info, event.Object)
 		if at(object, "metadata")["name"] == "end" {
 			return out, nil
 		}

@@ -143,17 +143,17 @@ func script(seed uint64, length int) []*step {
 	var out []*step
 	for n := range length {
 		s := &step{kind: kinds[random.IntN(len(kinds))], name: []string{"a", "b"}[random.IntN(2)], n: int64(n), grace: -1}
-		switch at := random.IntN(20); {
-		case at < 6:
+		switch i := random.IntN(20); {
+		case i < 6:
 			s.create(random)
-		case at < 8:
+		case i < 8:
 			s.verb, s.partial = "get", random.IntN(2) == 0
-		case at < 9:
+		case i < 9:
 			s.verb, s.partial, s.limit = "list", random.IntN(2) == 0, random.IntN(3)
-		case at < 12:
+		case i < 12:
 			s.verb, s.version, s.uid = "update", pick(random, "current", "stale"), pick(random, "current", "wrong")
 			s.alter(random)
-		case at < 15:
+		case i < 15:
 			s.verb, s.version, s.uid = "patch", pick(random, "current", "stale"), pick(random, "current", "wrong")
 			s.patch = []string{"merge", "merge", "json", "strategic"}[random.IntN(4)]
 			s.alter(random)

@@ -72,40 +72,40 @@ func (s *side) send(method, path string, query url.Values, header map[string]str
 func (s *side) named(name string) string { return "c" + s.run + "-" + name }
 
 // do carries out a step.
-func (s *side) do(of *step) (*result, error) {
-	key, name := of.kind.resource+"/"+of.name, s.named(of.name)
-	path, method, query, header := of.kind.path, http.MethodGet, url.Values{}, map[string]string{}
+func (s *side) do(entry *step) (*result, error) {
+	key, name := entry.kind.resource+"/"+entry.name, s.named(entry.name)
+	path, method, query, header := entry.kind.path, http.MethodGet, url.Values{}, map[string]string{}
 	var body any
-	if of.dryRun {
+	if entry.dryRun {
 		query.Set("dryRun", "All")
 	}
-	if of.partial {
+	if entry.partial {
 		header["Accept"] = fmt.Sprintf(partial, "")
 	}
-	switch of.verb {
+	switch entry.verb {
 	case "create":
-		method, body = http.MethodPost, s.created(of)
+		method, body = http.MethodPost, s.created(entry)
 	case "get":
 		path += "/" + name
 	case "list":
 		query.Set("labelSelector", "run="+s.run)
-		if of.limit > 0 {
-			query.Set("limit", strconv.Itoa(of.limit))
+		if entry.limit > 0 {
+			query.Set("limit", strconv.Itoa(entry.limit))
 		}
-		if of.partial {
+		if entry.partial {
 			header["Accept"] = fmt.Sprintf(partial, "List")
 		}
 	case "update":
-		method, body, path = http.MethodPut, s.changed(of, key), path+"/"+name
+		method, body, path = http.MethodPut, s.changed(entry, key), path+"/"+name
 	case "patch":
 		method, path = http.MethodPatch, path+"/"+name
-		header["Content-Type"] = patchTypes[of.patch]
-		body = s.patchOf(of, key)
+		header["Content-Type"] = patchTypes[entry.patch]
+		body = s.patchOf(entry, key)
 	case "delete":
-		method, body, path = http.MethodDelete, s.options(of, key), path+"/"+name
+		method, body, path = http.MethodDelete, s.options(entry, key), path+"/"+name
 	}
-	if of.subresource != "" {
-		path += "/" + of.subresource
+	if entry.subresource != "" {
+		path += "/" + entry.subresource
 	}
 	code, answer, err := s.send(method, path, query, header, body)
 	if err != nil {
@@ -117,7 +117,7 @@ func (s *side) do(of *step) (*result, error) {
 			return nil, err
 		}
 	}
-	return s.result(of, key, code, answer), nil
+	return s.result(entry, key, code, answer), nil
 }
 
 // pages adds the other pages of a list. A page may have fewer objects than its limit, or none: objects
@@ -142,17 +142,17 @@ func (s *side) pages(path string, query url.Values, header map[string]string, it
 }
 
 // created is the body of a create.
-func (s *side) created(of *step) map[string]any {
-	object := clone(of.content)
-	metadata := map[string]any{"name": s.named(of.name), "namespace": "default", "labels": map[string]any{"run": s.run}}
-	if len(of.finalizers) > 0 {
-		metadata["finalizers"] = of.finalizers
+func (s *side) created(entry *step) map[string]any {
+	object := clone(entry.content)
+	metadata := map[string]any{"name": s.named(entry.name), "namespace": "default", "labels": map[string]any{"run": s.run}}
+	if len(entry.finalizers) > 0 {
+		metadata["finalizers"] = entry.finalizers
 	}
-	if of.owner != "" {
+	if entry.owner != "" {
 		metadata["ownerReferences"] = []any{map[string]any{
-			"apiVersion": "v1", "kind": "ConfigMap", "name": s.named(of.owner), "uid": "ffffffff-0000-4000-8000-00000000000f"}}
+			"apiVersion": "v1", "kind": "ConfigMap", "name": s.named(entry.owner), "uid": "ffffffff-0000-4000-8000-00000000000f"}}
 	}
-	switch of.bad {
+	switch entry.bad {
 	case "name":
 		metadata["name"] = "Not_A_Name"
 	case "namespace":
@@ -162,44 +162,44 @@ func (s *side) created(of *step) map[string]any {
 	case "label":
 		metadata["labels"] = map[string]any{"run": s.run, "bad key!": "x"}
 	}
-	object["metadata"], object["apiVersion"], object["kind"] = metadata, of.kind.apiVersion, of.kind.kind
+	object["metadata"], object["apiVersion"], object["kind"] = metadata, entry.kind.apiVersion, entry.kind.kind
 	return object
 }
 
 // changed is the last known state with the change of a step.
-func (s *side) changed(of *step, key string) map[string]any {
+func (s *side) changed(entry *step, key string) map[string]any {
 	object := clone(s.objects[key])
 	if len(object) == 0 {
-		object = map[string]any{"apiVersion": of.kind.apiVersion, "kind": of.kind.kind, "metadata": map[string]any{"name": s.named(of.name), "namespace": "default", "labels": map[string]any{"run": s.run}}}
+		object = map[string]any{"apiVersion": entry.kind.apiVersion, "kind": entry.kind.kind, "metadata": map[string]any{"name": s.named(entry.name), "namespace": "default", "labels": map[string]any{"run": s.run}}}
 	}
 	metadata := at(object, "metadata")
-	switch of.change {
+	switch entry.change {
 	case "edit":
-		of.kind.edit(object, of.n)
+		entry.kind.edit(object, entry.n)
 	case "label":
-		at(metadata, "labels")["n"] = fmt.Sprint(of.n)
+		at(metadata, "labels")["n"] = fmt.Sprint(entry.n)
 	case "unlabel":
 		delete(at(metadata, "labels"), "run")
 	case "finalize":
 		held, _ := metadata["finalizers"].([]any)
-		metadata["finalizers"] = append(slices.Clone(held), fmt.Sprint("example.dev/more-", of.n))
+		metadata["finalizers"] = append(slices.Clone(held), fmt.Sprint("example.dev/more-", entry.n))
 	case "release":
 		delete(metadata, "finalizers")
 	case "status":
-		if of.kind.status != nil {
-			of.kind.status(object, of.n)
+		if entry.kind.status != nil {
+			entry.kind.status(object, entry.n)
 		}
 	}
-	s.identify(of, key, metadata)
+	s.identify(entry, key, metadata)
 	return object
 }
 
 // identify sets resourceVersion and UID as a step wants them.
-func (s *side) identify(of *step, key string, metadata map[string]any) {
+func (s *side) identify(entry *step, key string, metadata map[string]any) {
 	known := at(clone(s.objects[key]), "metadata")
 	delete(metadata, "resourceVersion")
 	delete(metadata, "uid")
-	switch of.version {
+	switch entry.version {
 	case "current":
 		metadata["resourceVersion"] = known["resourceVersion"]
 	case "stale":
@@ -207,7 +207,7 @@ func (s *side) identify(of *step, key string, metadata map[string]any) {
 			metadata["resourceVersion"] = old
 		}
 	}
-	switch of.uid {
+	switch entry.uid {
 	case "current":
 		metadata["uid"] = known["uid"]
 	case "wrong":
@@ -222,13 +222,13 @@ func (s *side) identify(of *step, key string, metadata map[string]any) {
 
 // patchOf is the patch from the last known state to the one that a step wants. Nothing but
 // resourceVersion and UID is a precondition.
-func (s *side) patchOf(of *step, key string) any {
+func (s *side) patchOf(entry *step, key string) any {
 	was := clone(s.objects[key])
 	metadata := at(was, "metadata")
 	delete(metadata, "resourceVersion")
 	delete(metadata, "uid")
-	is := s.changed(of, key)
-	if of.patch == "json" {
+	is := s.changed(entry, key)
+	if entry.patch == "json" {
 		out := []any{}
 		for field, value := range at(is, "metadata") {
 			if field == "resourceVersion" || field == "uid" {
@@ -236,7 +236,7 @@ func (s *side) patchOf(of *step, key string) any {
 			}
 		}
 		slices.SortFunc(out, func(a, b any) int { return strings.Compare(fmt.Sprint(a), fmt.Sprint(b)) })
-		return append(out, map[string]any{"op": "add", "path": "/metadata/annotations", "value": map[string]any{"n": fmt.Sprint(of.n)}})
+		return append(out, map[string]any{"op": "add", "path": "/metadata/annotations", "value": map[string]any{"n": fmt.Sprint(entry.n)}})
 	}
 	before, _ := json.Marshal(was)
 	after, _ := json.Marshal(is)
@@ -246,10 +246,10 @@ func (s *side) patchOf(of *step, key string) any {
 	}
 	out := map[string]any{}
 	_ = json.Unmarshal(text, &out)
-	if of.patch == "strategic" {
+	if entry.patch == "strategic" {
 		if metadata, ok := out["metadata"].(map[string]any); ok {
 			delete(metadata, "finalizers") // A list of primitives is merged.
-			if of.change == "release" {
+			if entry.change == "release" {
 				metadata["$deleteFromPrimitiveList/finalizers"] = []any{"example.dev/keep"}
 			}
 		}
@@ -258,41 +258,41 @@ func (s *side) patchOf(of *step, key string) any {
 }
 
 // options of a DELETE.
-func (s *side) options(of *step, key string) map[string]any {
+func (s *side) options(entry *step, key string) map[string]any {
 	out := map[string]any{"kind": "DeleteOptions", "apiVersion": "v1"}
 	preconditions := map[string]any{}
-	if s.identify(of, key, preconditions); len(preconditions) > 0 {
+	if s.identify(entry, key, preconditions); len(preconditions) > 0 {
 		out["preconditions"] = preconditions
 	}
-	if of.propagation != "" {
-		out["propagationPolicy"] = of.propagation
+	if entry.propagation != "" {
+		out["propagationPolicy"] = entry.propagation
 	}
-	if of.orphan {
+	if entry.orphan {
 		out["orphanDependents"] = true
 	}
-	if of.grace >= 0 {
-		out["gracePeriodSeconds"] = of.grace
+	if entry.grace >= 0 {
+		out["gracePeriodSeconds"] = entry.grace
 	}
-	if of.dryRun {
+	if entry.dryRun {
 		out["dryRun"] = []any{"All"}
 	}
 	return out
 }
 
 // result takes over what an answer shows, and leaves what both sides must have in common.
-func (s *side) result(of *step, key string, code int, answer map[string]any) *result {
+func (s *side) result(entry *step, key string, code int, answer map[string]any) *result {
 	out := &result{Code: code}
 	if answer["kind"] == "Status" {
 		out.Reason, _ = answer["reason"].(string)
 		out.Details, _ = answer["details"].(map[string]any)
 		delete(out.Details, "uid")
 		if out.Details["causes"] != nil {
-			out.Details["causes"] = causes(out.Details["causes"], of.kind.loose)
+			out.Details["causes"] = causes(out.Details["causes"], entry.kind.loose)
 		}
 		return out
 	}
 	if _, list := answer["items"]; list {
-		out.Object = s.normalList(of, answer)
+		out.Object = s.normalList(entry, answer)
 		return out
 	}
 	if answer["metadata"] == nil {
@@ -302,10 +302,10 @@ func (s *side) result(of *step, key string, code int, answer map[string]any) *re
 	metadata := at(answer, "metadata")
 	version, _ := metadata["resourceVersion"].(string)
 	known := at(clone(s.objects[key]), "metadata")
-	out.Object = s.normal(of.kind, answer)
+	out.Object = s.normal(entry.kind, answer)
 	out.Object["sameVersion"] = known["resourceVersion"] == metadata["resourceVersion"]
 	out.Object["sameObject"] = known["uid"] == metadata["uid"]
-	if !of.partial && !of.dryRun {
+	if !entry.partial && !entry.dryRun {
 		if old, _ := known["resourceVersion"].(string); old != "" && old != version {
 			s.stale[key] = old
 		}
@@ -319,8 +319,8 @@ func (s *side) result(of *step, key string, code int, answer map[string]any) *re
 func causes(all any, loose bool) []any {
 	var out []any
 	list, _ := all.([]any)
-	for _, one := range list {
-		cause, _ := one.(map[string]any)
+	for _, value := range list {
+		cause, _ := value.(map[string]any)
 		if name, _ := cause["field"].(string); !loose || !strings.HasPrefix(name, "spec.") {
 			out = append(out, cause["field"])
 		}
@@ -339,18 +339,18 @@ func clone(object map[string]any) map[string]any {
 	return out
 }
 
-func (s *side) normalList(of *step, answer map[string]any) map[string]any {
+func (s *side) normalList(entry *step, answer map[string]any) map[string]any {
 	items, _ := answer["items"].([]any)
 	out := map[string]any{"kind": answer["kind"], "apiVersion": answer["apiVersion"]}
 	for i, item := range items {
 		object, _ := item.(map[string]any)
-		out[fmt.Sprint("item ", i)] = s.normal(of.kind, object)
+		out[fmt.Sprint("item ", i)] = s.normal(entry.kind, object)
 	}
 	return out
 }
 
 // normal is an object without what differs between any two API servers.
-func (s *side) normal(of *kind, object map[string]any) map[string]any {
+func (s *side) normal(info *kind, object map[string]any) map[string]any {
 	out := clone(object)
 	metadata := at(out, "metadata")
 	for _, field := range []string{"uid", "resourceVersion", "managedFields"} {
@@ -363,7 +363,7 @@ func (s *side) normal(of *kind, object map[string]any) map[string]any {
 			delete(metadata, field) // Older releases answer null where no time is set.
 		}
 	}
-	if of.resource == "jobs" { // A Job without labels gets the labels of its Pod template.
+	if info.resource == "jobs" { // A Job without labels gets the labels of its Pod template.
 		labels := at(metadata, "labels")
 		maps.DeleteFunc(labels, func(key string, _ any) bool {
 			return strings.HasSuffix(key, "controller-uid") || strings.HasSuffix(key, "job-name")
@@ -372,7 +372,7 @@ func (s *side) normal(of *kind, object map[string]any) map[string]any {
 			delete(metadata, "labels")
 		}
 	}
-	if of.resource == "pods" {
+	if info.resource == "pods" {
 		delete(metadata, "generation") // Kubernetes counts generations of Pods from 1.33 on.
 	}
 	text, _ := json.Marshal(out)

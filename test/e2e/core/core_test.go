@@ -143,15 +143,15 @@ func TestCleanup(t *testing.T) {
 	}
 	// It has one run a year: the next minute. Too slow a machine creates it when that has passed.
 	for margin := 5 * time.Second; ; margin *= 2 {
-		at := time.Now().Add(margin).Truncate(time.Minute).Add(time.Minute).UTC()
+		instant := time.Now().Add(margin).Truncate(time.Minute).Add(time.Minute).UTC()
 		s.apply(fmt.Sprintf(`{apiVersion: curfew.dev/v1alpha1, kind: ClusterCleanupPolicy, metadata: {name: %[1]s}, spec: {schedule: "%d %d %d %d *",
 			matchConstraints: {namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: %[1]s}}, objectSelector: {matchLabels: {app: tmp}},
-			resourceRules: [{apiGroups: [""], resources: [configmaps]}]}}}`, s.name, at.Minute(), at.Hour(), at.Day(), int(at.Month())))
+			resourceRules: [{apiGroups: [""], resources: [configmaps]}]}}}`, s.name, instant.Minute(), instant.Hour(), instant.Day(), int(instant.Month())))
 		created, err := time.Parse(time.RFC3339, s.get("clustercleanuppolicy/"+s.name, ".metadata.creationTimestamp"))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if created.Before(at) {
+		if created.Before(instant) {
 			break
 		}
 		s.kubectl("delete", "clustercleanuppolicy", s.name)
@@ -185,8 +185,8 @@ func TestExplain(t *testing.T) {
 	s := newSpace(t, `curfew.dev/default-ttl: 1h`)
 	s.apply(fmt.Sprintf(job, "build", "", ""))
 	s.kubectl("wait", "job/build", "--for=condition=Complete", "--timeout=10m")
-	said, _ := s.kubectl("curfew", "explain", "job/build")
-	s.says(said, "job.batch/build in namespace "+s.name+" expires ", `by its TTL of 1h from namespace "`+s.name+`"`)
+	output, _ := s.kubectl("curfew", "explain", "job/build")
+	s.says(output, "job.batch/build in namespace "+s.name+" expires ", `by its TTL of 1h from namespace "`+s.name+`"`)
 	if listed, _ := s.kubectl("curfew", "expiring", "--within", "2h", "-o", "name"); strings.TrimSpace(listed) != "job.batch/build" {
 		t.Errorf("expiring lists %q", listed)
 	}

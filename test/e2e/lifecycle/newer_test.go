@@ -65,10 +65,10 @@ func TestPolicyOfANewerVersion(t *testing.T) {
 		if _, err := jobs.Get(f.ctx, name, metav1.GetOptions{}); err != nil {
 			t.Errorf("job/%s, which a policy of a newer version may keep: %v", name, err)
 		}
-		said, _, _ := suite.cluster.Kubectl(f.ctx, "curfew", "explain", "job/"+name, "-n", "ci")
-		f.says(said, "spec.match.idleFor")
-		said, warned, _ := suite.cluster.Kubectl(f.ctx, "curfew", "status")
-		f.says(said+warned, "LifecyclePolicy "+name+" cannot be used: spec.match.idleFor")
+		output, _, _ := suite.cluster.Kubectl(f.ctx, "curfew", "explain", "job/"+name, "-n", "ci")
+		f.says(output, "spec.match.idleFor")
+		output, warned, _ := suite.cluster.Kubectl(f.ctx, "curfew", "status")
+		f.says(output+warned, "LifecyclePolicy "+name+" cannot be used: spec.match.idleFor")
 	}
 	f.kubectl("", "patch", "lifecyclepolicy", "newer", "--type=json", "-p", `[{"op": "remove", "path": "/spec/match/idleFor"}]`)
 	f.kubectl("", "patch", "lifecyclepolicy", "dropped", "--type=merge", "-p", `{"spec": {"warnBelow": "90s"}}`)

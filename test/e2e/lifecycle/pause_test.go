@@ -147,8 +147,8 @@ func (f *fixture) count(prefix string) int {
 func (f *fixture) deleted(prefix string) (count int) {
 	all, err := suite.cluster.DeletesOf("system:serviceaccount:"+harness.Namespace+":curfew-controller", "paused")
 	f.ok(err)
-	for _, one := range all {
-		if strings.HasPrefix(one.Name, prefix) {
+	for _, each := range all {
+		if strings.HasPrefix(each.Name, prefix) {
 			count++
 		}
 	}
@@ -156,8 +156,8 @@ func (f *fixture) deleted(prefix string) (count int) {
 }
 
 // measures reports whether the metrics of a controller have all lines.
-func (f *fixture) measures(of *harness.Curfew, lines ...string) bool {
-	answer, err := http.Get("http://" + of.Metrics + "/metrics")
+func (f *fixture) measures(curfew *harness.Curfew, lines ...string) bool {
+	answer, err := http.Get("http://" + curfew.Metrics + "/metrics")
 	if err != nil {
 		return false
 	}

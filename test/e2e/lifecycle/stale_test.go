@@ -91,7 +91,7 @@ func (s *stale) launch() {
 
 // round has the API server become stale in one way, changes the rules, and judges what was deleted.
 // It returns false if it was too slow for that.
-func (s *stale) round(t *testing.T, how string, count int) (said bool) {
+func (s *stale) round(t *testing.T, how string, count int) (ok bool) {
 	defer func(whole *testing.T) { s.T = whole }(s.T)
 	s.T = t
 	s.ok(s.controller.WaitReady(s.ctx))
@@ -175,17 +175,17 @@ match: {namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: policy}}}
 	}
 }
 
-func (s *stale) create(namespace, name, of, ttl string) {
+func (s *stale) create(namespace, name, text, ttl string) {
 	s.Helper()
-	object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{wellknown.LabelTTL: ttl, "of": of}}}
+	object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{wellknown.LabelTTL: ttl, "of": text}}}
 	_, err := suite.cluster.Client.CoreV1().ConfigMaps(namespace).Create(s.ctx, object, metav1.CreateOptions{})
 	s.ok(err)
 }
 
-func (s *stale) configMap(namespace, of string, i int) (name string) {
+func (s *stale) configMap(namespace, text string, i int) (name string) {
 	s.Helper()
-	name = fmt.Sprint(of, "-", i)
-	s.create(namespace, name, of, s.ttl.String())
+	name = fmt.Sprint(text, "-", i)
+	s.create(namespace, name, text, s.ttl.String())
 	return name
 }
 
@@ -246,8 +246,8 @@ func (s *stale) judge(when string, kept map[string]types.UID, observer *harness.
 			continue
 		}
 		deleted++
-		if at := event.GetCreationTimestamp().Add(s.ttl); event.At.Before(at) {
-			s.Errorf("%s: EARLY DELETE: %s, %s before it was due", when, event.GetName(), at.Sub(event.At))
+		if t := event.GetCreationTimestamp().Add(s.ttl); event.At.Before(t) {
+			s.Errorf("%s: EARLY DELETE: %s, %s before it was due", when, event.GetName(), t.Sub(event.At))
 		}
 	}
 	s.Logf("note: %s: %d objects are kept, and %d were deleted", when, len(kept), deleted)

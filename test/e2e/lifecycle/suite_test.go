@@ -139,9 +139,9 @@ func (f *fixture) removeRest() {
 // last runs the command that uninstall prints when the rest is gone: it deletes the CRDs.
 func (f *fixture) last() {
 	f.Helper()
-	_, said := f.kubectl("", "curfew", "uninstall")
-	f.says(said, "The CRDs stay", "policies, PodTallies and reports")
-	_, command, _ := strings.Cut(said, "\n  kubectl ")
+	_, output := f.kubectl("", "curfew", "uninstall")
+	f.says(output, "The CRDs stay", "policies, PodTallies and reports")
+	_, command, _ := strings.Cut(output, "\n  kubectl ")
 	f.kubectl("", strings.Fields(command)...)
 }
 

@@ -48,8 +48,8 @@ func (f *fixture) use() {
 	f.kubectl(curfews, "create", "-f", "-")
 	f.kubectl(peoples, "create", "-f", "-")
 	f.await("the PodTally to be in use", func(ctx context.Context) (bool, error) {
-		of, err := suite.cluster.Client.CoreV1().Namespaces().Get(ctx, "ci", metav1.GetOptions{})
-		return err == nil && of.Labels[wellknown.LabelPodsInUse] != "", err
+		namespace, err := suite.cluster.Client.CoreV1().Namespaces().Get(ctx, "ci", metav1.GetOptions{})
+		return err == nil && namespace.Labels[wellknown.LabelPodsInUse] != "", err
 	})
 	f.kubectl(tallied("done", "ci", false)+"\n---\n"+tallied("held", "ci", true), "create", "-f", "-")
 	f.awaitTally("1 1")
@@ -60,8 +60,8 @@ func (f *fixture) use() {
 func (f *fixture) awaitTally(want string) {
 	f.Helper()
 	f.await("PodTally to say "+want, func(ctx context.Context) (bool, error) {
-		said, _, err := suite.cluster.Kubectl(ctx, "get", "podtally", "builds", "-n", "ci", "-o", "jsonpath={.status.active} {.status.succeeded}{.status.uncountedTerminatedPods}")
-		return said == want, err
+		output, _, err := suite.cluster.Kubectl(ctx, "get", "podtally", "builds", "-n", "ci", "-o", "jsonpath={.status.active} {.status.succeeded}{.status.uncountedTerminatedPods}")
+		return output == want, err
 	})
 }
 
@@ -76,9 +76,9 @@ func (f *fixture) written() string {
 
 func (f *fixture) finalizers(pod string) []string {
 	f.Helper()
-	of, err := suite.cluster.Client.CoreV1().Pods("ci").Get(f.ctx, pod, metav1.GetOptions{})
+	p, err := suite.cluster.Client.CoreV1().Pods("ci").Get(f.ctx, pod, metav1.GetOptions{})
 	f.ok(err)
-	return of.Finalizers
+	return p.Finalizers
 }
 
 // With the controller running: a dry run and a refusal remove nothing. After a removal and the
@@ -107,11 +107,11 @@ func TestUninstall(t *testing.T) {
 	f.kubectl("", "delete", "clusterrole/reader", "clusterrolebinding/reader")
 	f.same("nothing was removed yet", with, f.all())
 
-	done, said := f.kubectl("", "curfew", "uninstall", "--yes")
+	done, output := f.kubectl("", "curfew", "uninstall", "--yes")
 	if done != strings.ReplaceAll(plan, " (server dry run)", "") {
 		t.Errorf("the dry run says\n%s\nand the removal\n%s", plan, done)
 	}
-	f.says(said, "Nothing of Curfew blocks anything. Left: ", "kubectl delete -f install.yaml -l app.kubernetes.io/name=curfew --ignore-not-found")
+	f.says(output, "Nothing of Curfew blocks anything. Left: ", "kubectl delete -f install.yaml -l app.kubernetes.io/name=curfew --ignore-not-found")
 	f.removeRest()
 	f.kubectl("", "get", "lifecyclepolicy/nightly", "clustercleanuppolicy.curfew.dev/nightly")
 	f.last()
@@ -124,8 +124,8 @@ func TestUninstall(t *testing.T) {
 		t.Errorf("the Pod has finalizers %v", have)
 	}
 	f.kubectl("", "delete", "pod", "held", "-n", "ci", "--timeout=10m")
-	_, said = f.kubectl("", "curfew", "uninstall")
-	f.says(said, "Curfew is not installed")
+	_, output = f.kubectl("", "curfew", "uninstall")
+	f.says(output, "Curfew is not installed")
 }
 
 // withoutPeoples is an inventory without namespace ci.
@@ -150,8 +150,8 @@ func TestUninstallWithoutCurfew(t *testing.T) {
 	f.ok(pods.Delete(f.ctx, "deleted", metav1.DeleteOptions{}))
 	f.kubectl("", "delete", "namespace", "ci", "--wait=false")
 	f.await("the Pods to be deleted with the namespace", func(ctx context.Context) (bool, error) {
-		of, err := pods.Get(ctx, "held", metav1.GetOptions{})
-		return err == nil && of.DeletionTimestamp != nil, err
+		pod, err := pods.Get(ctx, "held", metav1.GetOptions{})
+		return err == nil && pod.DeletionTimestamp != nil, err
 	})
 	f.kubectl("", "curfew", "uninstall", "--yes")
 	f.await("the namespace to be gone", func(ctx context.Context) (bool, error) {
@@ -198,8 +198,8 @@ func TestUninstallDeployments(t *testing.T) {
 	f.kubectl("", "wait", "deployments", "--all", "-n", harness.Namespace, "--for=condition=Available", "--timeout=10m")
 
 	f.says(f.refused("curfew", "uninstall", "--yes", "--curfew-namespace", "elsewhere"), "--curfew-namespace curfew-system")
-	_, said := f.kubectl("", "curfew", "uninstall", "--yes")
-	f.says(said, "Nothing of Curfew blocks anything", "\n  helm uninstall curfew -n curfew-system\n")
+	_, output := f.kubectl("", "curfew", "uninstall", "--yes")
+	f.says(output, "Nothing of Curfew blocks anything", "\n  helm uninstall curfew -n curfew-system\n")
 	f.kubectl("", "delete", "-k", base, "-l", "app.kubernetes.io/name=curfew", "--ignore-not-found")
 	f.last()
 	want := []string{"configmaps curfew-system/kube-root-ca.crt", "configmaps curfew-system/mine", "namespaces curfew-system",

@@ -77,8 +77,8 @@ func TestUpgrade(t *testing.T) {
 	f.plugin(suite.cluster, ", controller "+previousVersion)
 	load(observer)
 
-	_, said := f.kubectl("", "curfew", "uninstall", "--yes")
-	f.says(said, "Nothing of Curfew blocks anything")
+	_, output := f.kubectl("", "curfew", "uninstall", "--yes")
+	f.says(output, "Nothing of Curfew blocks anything")
 	f.removeRest()
 	f.ok(f.controller.Kill())
 	f.ok(f.webhook.Kill())
@@ -97,8 +97,8 @@ func (f *fixture) plugin(version *harness.Cluster, versions string) {
 	f.ok(err)
 	f.says(explained+stderr, "namespace/ci")
 	f.await("the status to say "+versions, func(ctx context.Context) (bool, error) {
-		said, _, _ := version.Kubectl(ctx, "curfew", "status") // It fails where it warns.
-		return strings.Contains(said, versions), nil
+		output, _, _ := version.Kubectl(ctx, "curfew", "status") // It fails where it warns.
+		return strings.Contains(output, versions), nil
 	})
 }
 
@@ -116,15 +116,15 @@ func (f *fixture) stamp() {
 	}
 	f.kubectl(`{apiVersion: curfew.dev/v1alpha1, kind: LifecyclePolicy, metadata: {name: nightly}, spec: {match: {kinds: [{group: batch, kind: Job}],
 		objectSelector: {matchLabels: {policy: nightly}}}, defaults: {ttl: {value: 90m}}}}`, "create", "-f", "-")
-	create := func(name, space, of, spec string) {
-		f.kubectl(object(name, space, of, spec), "create", "-f", "-")
+	create := func(name, space, text, spec string) {
+		f.kubectl(object(name, space, text, spec), "create", "-f", "-")
 		f.kubectl("", "wait", "job/"+name, "-n", space, "--for=condition=Complete", "--timeout=10m")
 	}
 	create("before", "late", "none", "")
 	f.kubectl("", "annotate", "namespace", "late", wellknown.AnnotationDefaultTTL+"=3s")
 	f.await("the policy", func(ctx context.Context) (bool, error) {
-		said, _, err := suite.cluster.KubectlInput(ctx, object("any", "default", "nightly", ""), "create", "--dry-run=server", "-f", "-", "-o", "yaml")
-		return strings.Contains(said, "policy/nightly"), err
+		output, _, err := suite.cluster.KubectlInput(ctx, object("any", "default", "nightly", ""), "create", "--dry-run=server", "-f", "-", "-o", "yaml")
+		return strings.Contains(output, "policy/nightly"), err
 	})
 	create("default", "ci", "none", "")
 	create("own", "ci", "none", "ttlSecondsAfterFinished: 5400,")
@@ -247,8 +247,8 @@ func (f *fixture) stamps() string {
 	const each = `{{.metadata.name}} {{.metadata.uid}} {{.metadata.labels}} {{.metadata.annotations}} ttlSecondsAfterFinished:{{.spec.ttlSecondsAfterFinished}}{{"\n"}}`
 	var out strings.Builder
 	for _, args := range [][]string{{"job/before", "-n", "late"}, {"job/default", "-n", "ci"}, {"job/own", "-n", "ci"}, {"pod/once", "-n", "ci"}, {"job/policy", "-n", "default"}, {"cm/labelled", "-n", "default"}} {
-		said, _ := f.kubectl("", append([]string{"get", "-o", "go-template=" + each}, args...)...)
-		out.WriteString(said)
+		output, _ := f.kubectl("", append([]string{"get", "-o", "go-template=" + each}, args...)...)
+		out.WriteString(output)
 	}
 	return out.String()
 }

@@ -61,8 +61,8 @@ func TestCertManager(t *testing.T) {
 	f.start("a")
 	f.start("b")
 	t.Cleanup(func() {
-		for _, one := range f.webhooks {
-			f.stop(one)
+		for _, webhook := range f.webhooks {
+			f.stop(webhook)
 		}
 	})
 	f.ok(cluster.WaitForWebhook(t.Context()))
@@ -127,8 +127,8 @@ func (f *fixture) kubectl(input string, args ...string) {
 // served are the certificates that the webhooks present.
 func (f *fixture) served() (out [][]byte) {
 	f.Helper()
-	for _, one := range f.webhooks {
-		out = append(out, f.presented(one))
+	for _, webhook := range f.webhooks {
+		out = append(out, f.presented(webhook))
 	}
 	return out
 }
@@ -140,13 +140,13 @@ func (f *fixture) generations() (out [4]int64) {
 	client := suite.cluster.Client.AdmissionregistrationV1()
 	for i, name := range []string{certs.DefaultConfiguration, webhookconfig.Name} {
 		// Without kinds of others there may be no second mutating one.
-		if one, err := client.MutatingWebhookConfigurations().Get(f.Context(), name, metav1.GetOptions{}); err == nil {
-			out[2*i] = one.Generation
+		if configuration, err := client.MutatingWebhookConfigurations().Get(f.Context(), name, metav1.GetOptions{}); err == nil {
+			out[2*i] = configuration.Generation
 		}
-		one, err := client.ValidatingWebhookConfigurations().Get(f.Context(), name, metav1.GetOptions{})
+		validatingWebhookConfiguration, err := client.ValidatingWebhookConfigurations().Get(f.Context(), name, metav1.GetOptions{})
 		f.ok(err)
-		out[2*i+1] = one.Generation
-		for _, w := range one.Webhooks {
+		out[2*i+1] = validatingWebhookConfiguration.Generation
+		for _, w := range validatingWebhookConfiguration.Webhooks {
 			if len(w.ClientConfig.CABundle) == 0 {
 				f.Errorf("webhook %s of %s has no CA bundle", w.Name, name)
 			}

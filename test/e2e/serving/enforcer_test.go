@@ -100,8 +100,8 @@ func (f *fixture) enforce() {
 // enforceIn adds the requirement where it is missing, and reports whether it did.
 func enforceIn(object *unstructured.Unstructured) (added bool) {
 	webhooks, _, _ := unstructured.NestedSlice(object.Object, "webhooks")
-	for _, one := range webhooks {
-		webhook, _ := one.(map[string]any)
+	for _, webhook := range webhooks {
+		webhook, _ := webhook.(map[string]any)
 		all, _, _ := unstructured.NestedSlice(webhook, "namespaceSelector", "matchExpressions")
 		has := func(r any) bool { return r.(map[string]any)["key"] == enforced["key"] }
 		if !slices.ContainsFunc(all, has) {
@@ -131,7 +131,7 @@ func (f *fixture) awaitAccepted(what string, want int) (have int) {
 		}
 		for _, resource := range enforcedResources {
 			all, err := configurations.Resource(admissionv1.SchemeGroupVersion.WithResource(resource)).List(ctx, metav1.ListOptions{LabelSelector: "app.kubernetes.io/name=curfew"})
-			if err != nil || len(all.Items) != 2 || slices.ContainsFunc(all.Items, func(one unstructured.Unstructured) bool { return enforceIn(&one) }) {
+			if err != nil || len(all.Items) != 2 || slices.ContainsFunc(all.Items, func(o unstructured.Unstructured) bool { return enforceIn(&o) }) {
 				return false, err
 			}
 			kinds := &admissionv1.MutatingWebhookConfiguration{}

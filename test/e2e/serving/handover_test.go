@@ -40,19 +40,19 @@ func TestHandOver(t *testing.T) {
 	h.create(objects, window)
 
 	h.awaitDeleted(objects / 4)
-	told := time.Now()
+	instant := time.Now()
 	go func() { h.stop(first) }()
-	if !h.leads(second, told) {
+	if !h.leads(second, instant) {
 		t.Error("the lease was not given up")
 	}
-	t.Logf("note: SIGTERM: the successor led after %s", time.Since(told).Round(time.Millisecond))
+	t.Logf("note: SIGTERM: the successor led after %s", time.Since(instant).Round(time.Millisecond))
 	third := h.start("controller-3")
 
 	h.awaitDeleted(objects / 2)
-	told = time.Now()
+	instant = time.Now()
 	h.ok(second.Kill())
-	h.leads(third, told)
-	t.Logf("note: kill -9: the successor led after %s", time.Since(told).Round(time.Millisecond))
+	h.leads(third, instant)
+	t.Logf("note: kill -9: the successor led after %s", time.Since(instant).Round(time.Millisecond))
 	h.awaitDeleted(objects)
 	h.stop(third)
 	h.judge(objects)
@@ -121,10 +121,10 @@ func (h *handOver) start(name string) *harness.Curfew {
 	h.ok(err)
 	h.Cleanup(proxy.Close)
 	h.proxies = append(h.proxies, proxy)
-	one, err := suite.cluster.StartController(h.Context(), harness.CurfewOptions{Name: name, Proxy: proxy, Args: []string{"--lease-duration", leaseFor.String()}})
+	curfew, err := suite.cluster.StartController(h.Context(), harness.CurfewOptions{Name: name, Proxy: proxy, Args: []string{"--lease-duration", leaseFor.String()}})
 	h.ok(err)
-	h.Cleanup(func() { h.ok(one.Kill()) })
-	return one
+	h.Cleanup(func() { h.ok(curfew.Kill()) })
+	return curfew
 }
 
 // leads waits until another process holds the lease than before an instant, and reports whether
@@ -208,15 +208,15 @@ func (h *handOver) judge(objects int) {
 	defer h.mu.Unlock()
 	latest := time.Duration(0)
 	for name, due := range h.expiry {
-		at := h.deleted[name]
-		if len(at) != 1 {
-			h.Errorf("%s was deleted %d times", name, len(at))
+		instants := h.deleted[name]
+		if len(instants) != 1 {
+			h.Errorf("%s was deleted %d times", name, len(instants))
 			continue
 		}
-		if at[0].Before(due) {
-			h.Errorf("%s was deleted %s before its expiry", name, due.Sub(at[0]))
+		if instants[0].Before(due) {
+			h.Errorf("%s was deleted %s before its expiry", name, due.Sub(instants[0]))
 		}
-		latest = max(latest, at[0].Sub(due))
+		latest = max(latest, instants[0].Sub(due))
 		accepted := 0
 		for _, proxy := range h.proxies {
 			for _, sent := range proxy.Deletes(expiring, name) {

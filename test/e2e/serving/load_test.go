@@ -49,8 +49,8 @@ func newFixture(t *testing.T, args ...string) *fixture {
 	}
 	f := &fixture{T: t, balancer: balancer, args: args}
 	t.Cleanup(func() {
-		for _, one := range f.webhooks {
-			f.stop(one)
+		for _, webhook := range f.webhooks {
+			f.stop(webhook)
 		}
 		f.ok(balancer.Close())
 	})
@@ -71,17 +71,17 @@ func (f *fixture) ok(err error) {
 // start adds a replica.
 func (f *fixture) start(name string) {
 	f.Helper()
-	one, err := suite.cluster.StartWebhook(f.Context(), harness.CurfewOptions{Name: "webhook-" + name, Behind: f.balancer, Args: f.args})
+	curfew, err := suite.cluster.StartWebhook(f.Context(), harness.CurfewOptions{Name: "webhook-" + name, Behind: f.balancer, Args: f.args})
 	f.ok(err)
-	f.webhooks = append(f.webhooks, one)
+	f.webhooks = append(f.webhooks, curfew)
 }
 
 // stop ends one with SIGTERM.
-func (f *fixture) stop(one *harness.Curfew) {
+func (f *fixture) stop(curfew *harness.Curfew) {
 	f.Helper()
-	ctx, cancel := harness.Waiting(context.Background(), one.Name+" to stop")
+	ctx, cancel := harness.Waiting(context.Background(), curfew.Name+" to stop")
 	defer cancel()
-	f.ok(one.Stop(ctx))
+	f.ok(curfew.Stop(ctx))
 }
 
 // startController runs a controller, so that there are the webhook configurations that it writes.

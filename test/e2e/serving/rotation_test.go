@@ -115,9 +115,9 @@ func (f *fixture) post(config *tls.Config) error {
 }
 
 // presented is the certificate that a webhook shows in a handshake.
-func (f *fixture) presented(one *harness.Curfew) []byte {
+func (f *fixture) presented(curfew *harness.Curfew) []byte {
 	f.Helper()
-	conn, err := tls.Dial("tcp4", "127.0.0.1:"+strconv.Itoa(one.WebhookPort), &tls.Config{InsecureSkipVerify: true, Certificates: []tls.Certificate{suite.servers}})
+	conn, err := tls.Dial("tcp4", "127.0.0.1:"+strconv.Itoa(curfew.WebhookPort), &tls.Config{InsecureSkipVerify: true, Certificates: []tls.Certificate{suite.servers}})
 	f.ok(err)
 	defer conn.Close()
 	return conn.ConnectionState().PeerCertificates[0].Raw

@@ -72,11 +72,11 @@ func issue(ctx context.Context, kubeconfig string) error {
 	}
 	var made []controller.Interface
 	for _, name := range controllers {
-		one, err := controller.Known()[name](factory)
+		c, err := controller.Known()[name](factory)
 		if err != nil {
 			return fmt.Errorf("controller %s: %w", name, err)
 		}
-		made = append(made, one)
+		made = append(made, c)
 	}
 	shared, err := factory.Build()
 	if err != nil {
@@ -85,8 +85,8 @@ func issue(ctx context.Context, kubeconfig string) error {
 	shared.SharedInformerFactory.Start(ctx.Done())
 	shared.KubeSharedInformerFactory.Start(ctx.Done())
 	group, ctx := errgroup.WithContext(ctx)
-	for _, one := range made {
-		group.Go(func() error { return one.Run(2, ctx) })
+	for _, c := range made {
+		group.Go(func() error { return c.Run(2, ctx) })
 	}
 	return group.Wait()
 }

@@ -12,30 +12,30 @@ import (
 )
 
 // triggerOf is why Curfew deletes an object; "" if that is ttl or label.
-func (j *Judge) triggerOf(one *Record) string {
-	switch _, labelled := one.Before.GetLabels()[labelTTL]; {
-	case one.Trigger != "":
-		return one.Trigger
-	case j.CleanupUser != "" && one.User == j.CleanupUser:
+func (j *Judge) triggerOf(record *Record) string {
+	switch _, labelled := record.Before.GetLabels()[labelTTL]; {
+	case record.Trigger != "":
+		return record.Trigger
+	case j.CleanupUser != "" && record.User == j.CleanupUser:
 		return "cleanup"
 	case !labelled:
 		return "ttl"
-	case one.Kind == "ConfigMap":
+	case record.Kind == "ConfigMap":
 		return "label"
 	}
 	return ""
 }
 
 // paused returns why a pause held a request when it was sent, or "".
-func (j *Judge) paused(one *Record, trigger string) string {
+func (j *Judge) paused(record *Record, trigger string) string {
 	for _, key := range j.rules.of("deletionpauses") {
-		for _, pause := range j.rules.between(key, one.Sent, one.Sent) {
-			if pause.object == nil || one.Sent.Sub(pause.from) <= pausedFrom {
+		for _, pause := range j.rules.between(key, record.Sent, record.Sent) {
+			if pause.object == nil || record.Sent.Sub(pause.from) <= pausedFrom {
 				continue
 			}
 			triggers, _, _ := unstructured.NestedStringSlice(pause.object.Object, "spec", "triggers")
 			namespaces, _, _ := unstructured.NestedStringSlice(pause.object.Object, "spec", "namespaces")
-			named := len(namespaces) == 0 || matchesAny(namespaces, one.Namespace)
+			named := len(namespaces) == 0 || matchesAny(namespaces, record.Namespace)
 			if named && (len(triggers) == 0 || slices.Contains(triggers, trigger)) {
 				return fmt.Sprintf("%s holds it since %s", key, pause.from.Format(clock))
 			}
@@ -62,25 +62,25 @@ func newCounts() counts {
 }
 
 // count notes what a counter should count.
-func (j *Judge) count(one *Record) {
-	if one.Code != 200 || one.DryRun || one.Before == nil {
+func (j *Judge) count(record *Record) {
+	if record.Code != 200 || record.DryRun || record.Before == nil {
 		return
 	}
-	uid := one.Before.GetUID()
+	uid := record.Before.GetUID()
 	switch {
-	case one.Verb == "delete" && one.Kind == "ConfigMap" && one.User == j.CleanupUser:
+	case record.Verb == "delete" && record.Kind == "ConfigMap" && record.User == j.CleanupUser:
 		j.swept[uid] = true
-	case one.Verb == "delete" && one.Kind == "ConfigMap":
+	case record.Verb == "delete" && record.Kind == "ConfigMap":
 		j.others[uid] = true
-	case one.Verb == "patch" && one.Kind == "Pod" && j.Curfew(one.Client):
-		after := one.After
+	case record.Verb == "patch" && record.Kind == "Pod" && j.Curfew(record.Client):
+		after := record.After
 		if after == nil { // The finalizer was the last one: the patch says by which tally.
-			after = one.Last
+			after = record.Last
 		}
 		by := after.GetAnnotations()[prefix+"counted-by"]
 		switch {
-		case by == "" || by == wellknown.CountedByNone || one.Before.GetAnnotations()[prefix+"counted-by"] == by:
-		case text(one.Before, "status", "phase") == "Succeeded":
+		case by == "" || by == wellknown.CountedByNone || record.Before.GetAnnotations()[prefix+"counted-by"] == by:
+		case text(record.Before, "status", "phase") == "Succeeded":
 			j.succeeded[by]++
 		default:
 			j.failed[by]++
@@ -114,14 +114,14 @@ func number(object *unstructured.Unstructured, path ...string) int64 {
 // uncounted finds Pods that a tally should have counted.
 func (j *Judge) uncounted(key string, tally *unstructured.Unstructured) {
 	wanted := text(tally, "spec", "selector", "matchLabels", "app")
-	for _, of := range j.rules.of("pods") {
-		versions := j.rules[of]
+	for _, name := range j.rules.of("pods") {
+		versions := j.rules[name]
 		pod := versions[len(versions)-1].object
 		if pod == nil || pod.GetNamespace() != tally.GetNamespace() || pod.GetLabels()["app"] != wanted || len(pod.GetOwnerReferences()) > 0 {
 			continue
 		}
 		if endOf(pod, nil).finished && pod.GetAnnotations()[prefix+"counted-by"] == "" {
-			j.fault("S7", nil, "%s has not counted %s", key, of)
+			j.fault("S7", nil, "%s has not counted %s", key, name)
 		}
 	}
 }
@@ -150,14 +150,14 @@ func (j *Judge) cleanups() {
 }
 
 // cleanable returns why a cleanup policy does not allow that an object is deleted.
-func (j *Judge) cleanable(one *Record) string {
-	protected, ok := one.Before.GetAnnotations()[prefix+"protect"]
+func (j *Judge) cleanable(record *Record) string {
+	protected, ok := record.Before.GetAnnotations()[prefix+"protect"]
 	if ok && protected != "false" {
 		return "it is protected"
 	}
 	for _, key := range j.rules.of("clustercleanuppolicies") {
-		for _, policy := range j.rules.between(key, j.since(one.Sent), one.At) {
-			if policy.object != nil && matches(policy.object, one.Before) {
+		for _, policy := range j.rules.between(key, j.since(record.Sent), record.At) {
+			if policy.object != nil && matches(policy.object, record.Before) {
 				return ""
 			}
 		}

@@ -35,12 +35,12 @@ func (q *question) due() (soonest time.Time, why string) {
 			continue
 		}
 		for _, profile := range q.profiles() {
-			at, reason := q.dueIn(namespace, endOf(q.object, profile))
+			t, reason := q.dueIn(namespace, endOf(q.object, profile))
 			switch {
 			case reason != "" && soonest.IsZero():
 				why = reason
-			case reason == "" && (soonest.IsZero() || at.Before(soonest)):
-				soonest, why = at, ""
+			case reason == "" && (soonest.IsZero() || t.Before(soonest)):
+				soonest, why = t, ""
 			}
 		}
 	}
@@ -57,9 +57,9 @@ func (q *question) namespaces() []version {
 // profiles are what KindProfiles said about the kind of the object; one nil if none did.
 func (q *question) profiles() (out []*unstructured.Unstructured) {
 	for _, key := range q.of("kindprofiles") {
-		for _, one := range q.between(key, q.from, q.to) {
-			if one.object != nil && text(one.object, "spec", "kind", "kind") == q.object.GetKind() {
-				out = append(out, one.object)
+		for _, version := range q.between(key, q.from, q.to) {
+			if version.object != nil && text(version.object, "spec", "kind", "kind") == q.object.GetKind() {
+				out = append(out, version.object)
 			}
 		}
 	}
@@ -70,13 +70,13 @@ func (q *question) profiles() (out []*unstructured.Unstructured) {
 }
 
 // dueIn returns when the object is due by the rules of a namespace, or why it is not.
-func (q *question) dueIn(namespace version, end end) (at time.Time, why string) {
+func (q *question) dueIn(namespace version, end end) (t time.Time, why string) {
 	rules := namespace.object.GetAnnotations()
 	switch protected, ok := q.object.GetAnnotations()[prefix+"protect"]; {
 	case rules[prefix+"mode"] == "dry-run":
-		return at, "its namespace is in dry-run"
+		return t, "its namespace is in dry-run"
 	case ok && protected != "false":
-		return at, "it is protected"
+		return t, "it is protected"
 	}
 	least, _ := read(rules[prefix+"min-ttl"]) // 0 where there is none.
 	byLabel, whyLabel := q.labelDue(least)
@@ -91,18 +91,18 @@ func (q *question) dueIn(namespace version, end end) (at time.Time, why string) 
 	case whyTTL == "":
 		return byTTL, ""
 	case whyLabel == noLabel:
-		return at, whyTTL
+		return t, whyTTL
 	}
-	return at, whyLabel
+	return t, whyLabel
 }
 
 const noLabel = "it has no TTL label"
 
 // labelDue is when the object is due by its TTL label: a duration or a date.
-func (q *question) labelDue(least time.Duration) (at time.Time, why string) {
+func (q *question) labelDue(least time.Duration) (t time.Time, why string) {
 	value := q.object.GetLabels()[labelTTL]
 	if value == "" {
-		return at, noLabel
+		return t, noLabel
 	}
 	if date, err := time.Parse("2006-01-02T150405Z", value); err == nil {
 		return date, ""
@@ -110,15 +110,15 @@ func (q *question) labelDue(least time.Duration) (at time.Time, why string) {
 	ttl, why := read(value)
 	switch {
 	case why != "":
-		return at, "its TTL label " + why
+		return t, "its TTL label " + why
 	case ttl < least:
-		return at, "its TTL label is below the minimum of its namespace"
+		return t, "its TTL label is below the minimum of its namespace"
 	}
 	began := q.object.GetCreationTimestamp().Time
 	if value := q.object.GetAnnotations()[prefix+"refreshed-at"]; value != "" {
 		refreshed, err := time.Parse(time.RFC3339, value)
 		if err != nil {
-			return at, "its refreshed-at cannot be read"
+			return t, "its refreshed-at cannot be read"
 		}
 		began = refreshed
 	}
@@ -128,32 +128,32 @@ func (q *question) labelDue(least time.Duration) (at time.Time, why string) {
 const noTime = "it does not say when it finished"
 
 // ttlDue is when the object is due by its TTL after it finished.
-func (q *question) ttlDue(namespace version, end end, least time.Duration) (at time.Time, why string) {
+func (q *question) ttlDue(namespace version, end end, least time.Duration) (t time.Time, why string) {
 	switch {
 	case !end.finished:
-		return at, "it has not finished, and " + noLabel
+		return t, "it has not finished, and " + noLabel
 	case text(q.object, "spec", "restartPolicy") == "Always":
-		return at, "it has restartPolicy Always"
+		return t, "it has restartPolicy Always"
 	}
 	ttl, own, why := end.ownTTL(q.object)
 	switch {
 	case why != "":
-		return at, why
+		return t, why
 	case own && ttl < least:
-		return at, "its TTL is below the minimum of its namespace"
+		return t, "its TTL is below the minimum of its namespace"
 	case end.at.IsZero() && own:
-		return at, noTime
+		return t, noTime
 	case own:
 		return end.at.Add(ttl), ""
 	case q.ownOnly:
-		return at, "it has no TTL of its own"
+		return t, "it has no TTL of its own"
 	}
 	ttl, ok := q.defaultTTL(namespace)
 	switch {
 	case !ok:
-		return at, "it has no TTL"
+		return t, "it has no TTL"
 	case end.at.IsZero():
-		return at, noTime
+		return t, noTime
 	}
 	return end.at.Add(max(ttl, least)), ""
 }
@@ -209,8 +209,8 @@ func (q *question) defaultTTL(namespace version) (ttl time.Duration, ok bool) {
 			return ttl, true
 		}
 	}
-	for _, one := range q.of("lifecyclepolicies") {
-		for _, policy := range q.between(one, q.from, q.to) {
+	for _, name := range q.of("lifecyclepolicies") {
+		for _, policy := range q.between(name, q.from, q.to) {
 			if next, found := q.policyTTL(policy, namespace.object); found && (!ok || next < ttl) {
 				ttl, ok = next, true
 			}
@@ -229,14 +229,14 @@ func (q *question) older(namespace version, key string) bool {
 	since := namespace.from
 	versions := q.timeline[nameOf("namespaces", "", namespace.object.GetName())]
 	for i := len(versions) - 1; i >= 0; i-- {
-		one := versions[i]
-		if one.from.After(namespace.from) {
+		version := versions[i]
+		if version.from.After(namespace.from) {
 			continue
 		}
-		if one.object == nil || one.object.GetAnnotations()[key] != annotations[key] {
+		if version.object == nil || version.object.GetAnnotations()[key] != annotations[key] {
 			break
 		}
-		since = one.from
+		since = version.from
 	}
 	return q.object.GetCreationTimestamp().Time.Before(since.Truncate(time.Second))
 }
@@ -247,8 +247,8 @@ func (q *question) policyTTL(policy version, namespace *unstructured.Unstructure
 	}
 	kinds, _, _ := unstructured.NestedSlice(policy.object.Object, "spec", "match", "kinds")
 	named := len(kinds) == 0
-	for _, one := range kinds {
-		kind, _ := one.(map[string]any)
+	for _, kind := range kinds {
+		kind, _ := kind.(map[string]any)
 		named = named || kind["kind"] == q.object.GetKind()
 	}
 	wanted, _, _ := unstructured.NestedStringMap(policy.object.Object, "spec", "match", "namespaceSelector", "matchLabels")

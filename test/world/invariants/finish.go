@@ -45,8 +45,8 @@ func endOf(object, profile *unstructured.Unstructured) end {
 // later moves the end to a time in a status.
 func (e *end) later(value any) {
 	written, _ := value.(string)
-	if at, err := time.Parse(time.RFC3339, written); err == nil && at.Unix() > 0 && at.After(e.at) {
-		e.at = at
+	if t, err := time.Parse(time.RFC3339, written); err == nil && t.Unix() > 0 && t.After(e.at) {
+		e.at = t
 	}
 }
 
@@ -55,8 +55,8 @@ func (e *end) later(value any) {
 func (e *end) podEnd(pod *unstructured.Unstructured) {
 	for _, list := range []string{"containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses"} {
 		for _, container := range entries(pod.Object, "status", list) {
-			at, _, _ := unstructured.NestedString(container, "state", "terminated", "finishedAt")
-			e.later(at)
+			name, _, _ := unstructured.NestedString(container, "state", "terminated", "finishedAt")
+			e.later(name)
 		}
 	}
 	if e.at.IsZero() {
@@ -94,11 +94,11 @@ func (e *end) custom(object, profile *unstructured.Unstructured) {
 }
 
 // entries are the objects in a list.
-func entries(in map[string]any, path ...string) (out []map[string]any) {
-	value, _, _ := unstructured.NestedFieldNoCopy(in, path...)
+func entries(values map[string]any, path ...string) (out []map[string]any) {
+	value, _, _ := unstructured.NestedFieldNoCopy(values, path...)
 	list, _ := value.([]any)
-	for _, one := range list {
-		if inner, ok := one.(map[string]any); ok {
+	for _, v := range list {
+		if inner, ok := v.(map[string]any); ok {
 			out = append(out, inner)
 		}
 	}

@@ -53,9 +53,9 @@ var ruleKinds = []string{"namespaces", "lifecyclepolicies", "kindprofiles"}
 // Check returns the faults of a history that has come to rest. Each begins with the invariant.
 func (j *Judge) Check(records []*Record) []string {
 	var now time.Time
-	for _, one := range records {
-		now = one.At
-		j.Add(one)
+	for _, record := range records {
+		now = record.At
+		j.Add(record)
 	}
 	j.Settle(now, forgottenAfter)
 	return j.Faults()
@@ -65,19 +65,19 @@ func (j *Judge) Check(records []*Record) []string {
 func (j *Judge) Faults() []string { return j.faults }
 
 // Add judges the next record of the log.
-func (j *Judge) Add(one *Record) {
+func (j *Judge) Add(record *Record) {
 	if j.rules == nil {
 		j.rules, j.confirmed, j.accepted = timeline{}, map[string]map[string]time.Time{}, map[types.UID]int{}
 		j.counts = newCounts()
 	}
-	if j.Curfew(one.Client) {
-		j.curfew(one)
+	if j.Curfew(record.Client) {
+		j.curfew(record)
 	}
-	j.count(one)
-	if one.Before == nil && one.After != nil {
-		delete(j.accepted, one.After.GetUID()) // A restored backup brings it back.
+	j.count(record)
+	if record.Before == nil && record.After != nil {
+		delete(j.accepted, record.After.GetUID()) // A restored backup brings it back.
 	}
-	j.rules.add(one)
+	j.rules.add(record)
 }
 
 // Settle judges the objects left at the end of the log, in a cluster at rest. They may exist for a
@@ -146,8 +146,8 @@ func (j *Judge) certain(object *unstructured.Unstructured, now time.Time) (due t
 }
 
 // Due returns when the object of a DELETE was due by rules that counted for it, or why it was not.
-func (j *Judge) Due(one *Record) (due time.Time, why string) {
-	q := &question{timeline: j.rules, object: one.Before, trigger: one.Trigger, from: j.since(one.Sent), to: one.At}
+func (j *Judge) Due(record *Record) (due time.Time, why string) {
+	q := &question{timeline: j.rules, object: record.Before, trigger: record.Trigger, from: j.since(record.Sent), to: record.At}
 	return q.due()
 }
 
@@ -158,10 +158,10 @@ func (j *Judge) since(sent time.Time) time.Time {
 	return sent.Add(-staleFor)
 }
 
-func (j *Judge) fault(invariant string, one *Record, format string, args ...any) {
+func (j *Judge) fault(invariant string, record *Record, format string, args ...any) {
 	name := ""
-	if one != nil {
-		name = fmt.Sprintf("%s %s %s/%s by %s at %s: ", one.Verb, one.Resource, one.Namespace, one.Name, one.Client, one.At.Format(clock))
+	if record != nil {
+		name = fmt.Sprintf("%s %s %s/%s by %s at %s: ", record.Verb, record.Resource, record.Namespace, record.Name, record.Client, record.At.Format(clock))
 	}
 	j.faults = append(j.faults, invariant+": "+name+fmt.Sprintf(format, args...))
 }
@@ -169,90 +169,90 @@ func (j *Judge) fault(invariant string, one *Record, format string, args ...any)
 const clock = "15:04:05.000"
 
 // curfew judges one record of Curfew.
-func (j *Judge) curfew(one *Record) {
-	if one.Verb == "list" || one.Verb == "get" {
-		j.confirm(one)
+func (j *Judge) curfew(record *Record) {
+	if record.Verb == "list" || record.Verb == "get" {
+		j.confirm(record)
 		return
 	}
-	if at, ok := j.Stopped[one.Client]; ok && one.Sent.After(at) && one.Kind != "Event" {
-		j.fault("S8", one, "the process was stopped at %s", at.Format(clock))
+	if t, ok := j.Stopped[record.Client]; ok && record.Sent.After(t) && record.Kind != "Event" {
+		j.fault("S8", record, "the process was stopped at %s", t.Format(clock))
 	}
-	if one.Code != 200 || one.DryRun {
+	if record.Code != 200 || record.DryRun {
 		return
 	}
-	switch own := one.Group == "curfew.dev" || one.Namespace == j.Own && j.Own != ""; {
-	case one.Verb == "delete" && !own:
-		j.deletion(one)
-	case one.Verb != "delete" && one.Before != nil:
-		j.write(one)
+	switch own := record.Group == "curfew.dev" || record.Namespace == j.Own && j.Own != ""; {
+	case record.Verb == "delete" && !own:
+		j.deletion(record)
+	case record.Verb != "delete" && record.Before != nil:
+		j.write(record)
 	}
 }
 
 // confirm notes a read of rules that no cache answered.
-func (j *Judge) confirm(one *Record) {
-	if one.Code != 200 || !one.Consistent {
+func (j *Judge) confirm(record *Record) {
+	if record.Code != 200 || !record.Consistent {
 		return
 	}
-	if j.confirmed[one.Client] == nil {
-		j.confirmed[one.Client] = map[string]time.Time{}
+	if j.confirmed[record.Client] == nil {
+		j.confirmed[record.Client] = map[string]time.Time{}
 	}
-	of := one.Resource
-	if one.Verb == "get" {
-		of += "/" + one.Name
+	name := record.Resource
+	if record.Verb == "get" {
+		name += "/" + record.Name
 	}
-	if one.Sent.After(j.confirmed[one.Client][of]) {
-		j.confirmed[one.Client][of] = one.Sent
+	if record.Sent.After(j.confirmed[record.Client][name]) {
+		j.confirmed[record.Client][name] = record.Sent
 	}
 }
 
 // unconfirmed judges a DELETE by when its client confirmed the rules last.
-func (j *Judge) unconfirmed(one *Record) {
+func (j *Judge) unconfirmed(record *Record) {
 	for _, kind := range ruleKinds {
-		at := j.confirmed[one.Client][kind]
-		if live := j.confirmed[one.Client]["namespaces/"+one.Namespace]; kind == "namespaces" && live.After(at) {
-			at = live
+		t := j.confirmed[record.Client][kind]
+		if live := j.confirmed[record.Client]["namespaces/"+record.Namespace]; kind == "namespaces" && live.After(t) {
+			t = live
 		}
 		switch {
-		case at.IsZero():
-			j.fault("S12", one, "%s were never confirmed", kind)
-		case one.Sent.Sub(at) > staleFor:
-			j.fault("S12", one, "%s were confirmed %s before it was sent", kind, one.Sent.Sub(at))
+		case t.IsZero():
+			j.fault("S12", record, "%s were never confirmed", kind)
+		case record.Sent.Sub(t) > staleFor:
+			j.fault("S12", record, "%s were confirmed %s before it was sent", kind, record.Sent.Sub(t))
 		}
 	}
 }
 
 // deletion judges a DELETE of Curfew that was accepted.
-func (j *Judge) deletion(one *Record) {
-	object := one.Before
-	j.preconditions(one)
+func (j *Judge) deletion(record *Record) {
+	object := record.Before
+	j.preconditions(record)
 	if object.GetDeletionTimestamp() != nil {
-		j.fault("S1", one, "it was being deleted already")
+		j.fault("S1", record, "it was being deleted already")
 		return
 	}
 	if j.accepted[object.GetUID()]++; j.accepted[object.GetUID()] > 1 {
-		j.fault("S7", one, "it was deleted twice")
+		j.fault("S7", record, "it was deleted twice")
 	}
 	if slices.Contains(object.GetFinalizers(), tracking) {
-		j.fault("S5", one, "its Job has not counted it")
+		j.fault("S5", record, "its Job has not counted it")
 	}
 	if j.Reads {
-		j.unconfirmed(one)
+		j.unconfirmed(record)
 	}
-	if why := j.paused(one, j.triggerOf(one)); why != "" {
-		j.fault("S11", one, "%s", why)
+	if why := j.paused(record, j.triggerOf(record)); why != "" {
+		j.fault("S11", record, "%s", why)
 	}
-	if j.CleanupUser != "" && one.User == j.CleanupUser {
-		if why := j.cleanable(one); why != "" {
-			j.fault("S10", one, "%s", why)
+	if j.CleanupUser != "" && record.User == j.CleanupUser {
+		if why := j.cleanable(record); why != "" {
+			j.fault("S10", record, "%s", why)
 		}
 		return
 	}
-	due, why := j.Due(one)
-	if why == "" && one.At.Add(j.Grain).Before(due) {
-		why = fmt.Sprintf("it is due at %s, %s later", due.Format(clock), due.Sub(one.At))
+	due, why := j.Due(record)
+	if why == "" && record.At.Add(j.Grain).Before(due) {
+		why = fmt.Sprintf("it is due at %s, %s later", due.Format(clock), due.Sub(record.At))
 	}
 	if why != "" {
-		j.fault(kindOfEarly(why), one, "%s", why)
+		j.fault(kindOfEarly(why), record, "%s", why)
 	}
 }
 
@@ -268,58 +268,58 @@ func kindOfEarly(why string) string {
 }
 
 // preconditions judges whether a DELETE could only have deleted the state that was judged.
-func (j *Judge) preconditions(one *Record) {
-	object, wanted := one.Before, one.Preconditions
+func (j *Judge) preconditions(record *Record) {
+	object, wanted := record.Before, record.Preconditions
 	if wanted == nil {
 		wanted = &metav1.Preconditions{}
 	}
-	collected := slices.ContainsFunc(object.GetFinalizers(), func(one string) bool { return one == "orphan" || one == "foregroundDeletion" })
+	collected := slices.ContainsFunc(object.GetFinalizers(), func(n string) bool { return n == "orphan" || n == "foregroundDeletion" })
 	switch {
 	case wanted.UID == nil || *wanted.UID == "":
-		j.fault("S2", one, "it has no UID as a precondition")
+		j.fault("S2", record, "it has no UID as a precondition")
 	case *wanted.UID != object.GetUID():
-		j.fault("S2", one, "it has UID %s as a precondition, and %s was deleted", *wanted.UID, object.GetUID())
+		j.fault("S2", record, "it has UID %s as a precondition, and %s was deleted", *wanted.UID, object.GetUID())
 	case (wanted.ResourceVersion == nil || *wanted.ResourceVersion == "") && !collected:
-		j.fault("S1", one, "it has no resourceVersion as a precondition")
+		j.fault("S1", record, "it has no resourceVersion as a precondition")
 	case wanted.ResourceVersion != nil && *wanted.ResourceVersion != object.GetResourceVersion() && !collected:
-		j.fault("S1", one, "it has resourceVersion %s as a precondition, and %s was deleted", *wanted.ResourceVersion, object.GetResourceVersion())
+		j.fault("S1", record, "it has resourceVersion %s as a precondition, and %s was deleted", *wanted.ResourceVersion, object.GetResourceVersion())
 	}
 }
 
 // write judges a change that Curfew made to an object.
-func (j *Judge) write(one *Record) {
-	if one.After == nil {
+func (j *Judge) write(record *Record) {
+	if record.After == nil {
 		return // The last finalizer of an object that is being deleted.
 	}
-	for _, had := range one.Before.GetFinalizers() {
-		if had != prefix+"tally" && !slices.Contains(one.After.GetFinalizers(), had) {
-			j.fault("S5", one, "it removes finalizer %s", had)
+	for _, had := range record.Before.GetFinalizers() {
+		if had != prefix+"tally" && !slices.Contains(record.After.GetFinalizers(), had) {
+			j.fault("S5", record, "it removes finalizer %s", had)
 		}
 	}
-	if metav1.GetControllerOf(one.After) != nil {
+	if metav1.GetControllerOf(record.After) != nil {
 		for _, key := range []string{annotationTTL, labelTTL} {
-			if valueOf(one.Before, key) == "" && valueOf(one.After, key) != "" {
-				j.fault("S5", one, "it gives %s to an object with a controller", key)
+			if valueOf(record.Before, key) == "" && valueOf(record.After, key) != "" {
+				j.fault("S5", record, "it gives %s to an object with a controller", key)
 			}
 		}
 	}
-	if marked(one.After) && !marked(one.Before) {
-		j.mark(one)
+	if marked(record.After) && !marked(record.Before) {
+		j.mark(record)
 	}
 }
 
 // mark judges the mark of a Run that has exceeded its deadline.
-func (j *Judge) mark(one *Record) {
-	deadline, bad := read(one.Before.GetAnnotations()[annotationDeadline])
-	due := one.Before.GetCreationTimestamp().Add(deadline)
+func (j *Judge) mark(record *Record) {
+	deadline, bad := read(record.Before.GetAnnotations()[annotationDeadline])
+	due := record.Before.GetCreationTimestamp().Add(deadline)
 	switch {
 	case bad != "":
-		j.fault("S6", one, "its deadline cannot be read")
-	case one.At.Add(j.Grain).Before(due):
-		j.fault("S1", one, "it is failed %s before its deadline", due.Sub(one.At))
+		j.fault("S6", record, "its deadline cannot be read")
+	case record.At.Add(j.Grain).Before(due):
+		j.fault("S1", record, "it is failed %s before its deadline", due.Sub(record.At))
 	}
-	if why := j.paused(one, "deadline"); why != "" {
-		j.fault("S11", one, "%s", why)
+	if why := j.paused(record, "deadline"); why != "" {
+		j.fault("S11", record, "%s", why)
 	}
 }
 

@@ -64,8 +64,8 @@ func (p *planted) remove(resource, name string, change ...func(*world.Request)) 
 		request := world.Request{Verb: "delete", Resource: p.Resource(resource), Namespace: object.GetNamespace(), Name: name,
 			Options: &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: new(object.GetUID()), ResourceVersion: new(object.GetResourceVersion())},
 				PropagationPolicy: new(metav1.DeletePropagationBackground)}}
-		for _, one := range change {
-			one(&request)
+		for _, fn := range change {
+			fn(&request)
 		}
 		if _, err := p.Do(curfew, request); err != nil {
 			p.t.Fatal(err)
@@ -235,8 +235,8 @@ func TestPlantedFaultsAreReported(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				for _, one := range definitions {
-					p.Define(one)
+				for _, definition := range definitions {
+					p.Define(definition)
 				}
 				test.do(p)
 				faults := p.judge.Check(p.History())

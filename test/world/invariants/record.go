@@ -44,25 +44,25 @@ func nameOf(resource, namespace, name string) string {
 }
 
 // add takes over a write.
-func (t timeline) add(one *Record) {
-	if one.Code != 200 || one.DryRun || one.Verb == "list" || one.Before == one.After {
+func (t timeline) add(record *Record) {
+	if record.Code != 200 || record.DryRun || record.Verb == "list" || record.Before == record.After {
 		return
 	}
-	if one.Kind == "Event" || one.Kind == "Lease" {
+	if record.Kind == "Event" || record.Kind == "Lease" {
 		return
 	}
-	key := nameOf(one.Resource, one.Namespace, one.Name)
+	key := nameOf(record.Resource, record.Namespace, record.Name)
 	if known := t[key]; len(known) > 0 {
-		known[len(known)-1].to = one.At
+		known[len(known)-1].to = record.At
 	}
-	t[key] = append(t[key], version{from: one.At, object: one.After})
+	t[key] = append(t[key], version{from: record.At, object: record.After})
 }
 
 // between are the versions that existed at some time in an interval.
 func (t timeline) between(key string, from, to time.Time) (out []version) {
-	for _, one := range t[key] {
-		if !one.from.After(to) && (one.to.IsZero() || !one.to.Before(from)) {
-			out = append(out, one)
+	for _, version := range t[key] {
+		if !version.from.After(to) && (version.to.IsZero() || !version.to.Before(from)) {
+			out = append(out, version)
 		}
 	}
 	return out
