@@ -137,7 +137,7 @@ func uninstall(ctx context.Context, t *testing.T, cluster *harness.Cluster, name
 	if err != nil {
 		t.Fatal(err, stderr)
 	}
-	_, stderr, err := cluster.Kubectl(ctx, "curfew", "uninstall", "--curfew-namespace", namespace)
+	_, stderr, err = cluster.Kubectl(ctx, "curfew", "uninstall", "--curfew-namespace", namespace)
 	must(t, err)
 	_, command, _ := strings.Cut(stderr, "\n  kubectl ")
 	must(t, kubectl(ctx, cluster, strings.Fields(command)...))
