@@ -127,14 +127,14 @@ func known(write string) bool {
 }
 
 // scope is where a thief looks for objects of a kind.
-func scope(client dynamic.Interface, at schema.GroupVersionResource) dynamic.ResourceInterface {
-	switch at.Resource {
+func scope(client dynamic.Interface, resource schema.GroupVersionResource) dynamic.ResourceInterface {
+	switch resource.Resource {
 	case "pods":
-		return client.Resource(at).Namespace("ci")
+		return client.Resource(resource).Namespace("ci")
 	case "secrets":
-		return client.Resource(at).Namespace(harness.Namespace)
+		return client.Resource(resource).Namespace(harness.Namespace)
 	}
-	return client.Resource(at)
+	return client.Resource(resource)
 }
 
 func write(ctx context.Context, client dynamic.ResourceInterface, verb, sub string, object *unstructured.Unstructured, field string, value any) error {

@@ -160,7 +160,9 @@ func stealTokens(ctx context.Context, t *testing.T, cluster *harness.Cluster) {
 	for account, own := range stolen {
 		config, err := cluster.StealToken(ctx, account)
 		must(t, err)
-		for what, request := range merged(refusedToAll, own.refused) {
+		attempts := maps.Clone(refusedToAll)
+		maps.Copy(attempts, own.refused)
+		for what, request := range attempts {
 			if err := request.send(ctx, t, config); !refused(err) {
 				t.Errorf("%s: with its token a thief %s: %v", account, what, err)
 			}
@@ -248,10 +250,4 @@ func impersonating(config *rest.Config, as rest.ImpersonationConfig) *rest.Confi
 	config = rest.CopyConfig(config)
 	config.Impersonate = as
 	return config
-}
-
-func merged(one, other map[string]attempt) map[string]attempt {
-	out := maps.Clone(one)
-	maps.Copy(out, other)
-	return out
 }
