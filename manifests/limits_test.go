@@ -132,8 +132,8 @@ func many(prefix string, n int, list bool) string {
 // TestPauseThatHasEnded: a DeletionPause whose end has passed is created with a warning.
 func TestPauseThatHasEnded(t *testing.T) {
 	kinds["deletionpauses"] = v1alpha1.GroupVersion.WithKind("DeletionPause")
-	until := func(name string) request {
-		return request{resource: "deletionpauses", new: "{metadata: {name: a, creationTimestamp: '2026-12-24T12:00:00Z'}, spec: {reason: x" + name + "}}"}
+	until := func(instant string) request {
+		return request{resource: "deletionpauses", new: "{metadata: {name: a, creationTimestamp: '2026-12-24T12:00:00Z'}, spec: {reason: x" + instant + "}}"}
 	}
 	limitsOf(t, build(t, "base"), "curfew-pause").check(t, "someone", map[string]limited{
 		"without an end": {until(""), ""},
@@ -210,18 +210,18 @@ func TestLimitsOfTheController(t *testing.T) {
 	}
 	const plan, shell = "template: {spec: {image: a}}", "template: {spec: {image: thief}}"
 	for _, resource := range []string{"trainingruntimes", "clustertrainingruntimes"} {
-		fn := func(old, new, denied string) limited {
+		change := func(old, new, denied string) limited {
 			return limited{request{resource: resource, old: old, new: new}, denied}
 		}
 		rows := map[string]limited{
-			"since when its TTL applies":  fn(training(plan, ""), training(plan, ", annotations: {curfew.dev/default-since: b}"), ""),
-			"in use":                      fn(training(plan, ""), training(plan, ", labels: {curfew.dev/in-use: ''}"), ""),
-			"what it runs":                fn(training(plan, ""), training(shell, ""), "spec"),
-			"its TTL":                     fn(training(plan, ""), training(plan, ", annotations: {curfew.dev/ttl-after-finished: 1s}"), "annotations"),
-			"a label of others":           fn(training(plan, ""), training(plan, ", labels: {a: b}"), "labels"),
-			"… while it is being deleted": fn(training(plan, leaving), training(plan, leaving+", labels: {a: b}"), "labels"),
-			"a finalizer of others":       fn(training(plan, ", finalizers: [a.example.com/a]"), training(plan, ""), "finalizer"),
-			"its owner":                   fn(training(plan, ""), training(plan, ", ownerReferences: [{apiVersion: v1, kind: Pod, name: a, uid: a}]"), "owners"),
+			"since when its TTL applies":  change(training(plan, ""), training(plan, ", annotations: {curfew.dev/default-since: b}"), ""),
+			"in use":                      change(training(plan, ""), training(plan, ", labels: {curfew.dev/in-use: ''}"), ""),
+			"what it runs":                change(training(plan, ""), training(shell, ""), "spec"),
+			"its TTL":                     change(training(plan, ""), training(plan, ", annotations: {curfew.dev/ttl-after-finished: 1s}"), "annotations"),
+			"a label of others":           change(training(plan, ""), training(plan, ", labels: {a: b}"), "labels"),
+			"… while it is being deleted": change(training(plan, leaving), training(plan, leaving+", labels: {a: b}"), "labels"),
+			"a finalizer of others":       change(training(plan, ", finalizers: [a.example.com/a]"), training(plan, ""), "finalizer"),
+			"its owner":                   change(training(plan, ""), training(plan, ", ownerReferences: [{apiVersion: v1, kind: Pod, name: a, uid: a}]"), "owners"),
 		}
 		named := map[string]limited{}
 		for name, row := range rows {
@@ -321,72 +321,72 @@ func TestLimitsOfConfigurations(t *testing.T) {
 	hook := func(name, service, more string) string {
 		return "{name: " + name + ", failurePolicy: Ignore, rules: [{operations: [CREATE]}], clientConfig: {service: {namespace: curfew-system, name: " + service + ", path: /mutate}" + more + "}}"
 	}
-	fn := func(name string, hooks ...string) string {
+	configuration := func(name string, hooks ...string) string {
 		return "{metadata: {name: " + name + "}, webhooks: [" + strings.Join(hooks, ", ") + "]}"
 	}
 	plain, trusted, other := hook("a", "curfew-webhook", ""), hook("a", "curfew-webhook", ", caBundle: QQ=="), hook("b", "curfew-webhook", ", caBundle: QQ==")
 	elsewhere, byURL := hook("a", "thief", ""), "{name: a, failurePolicy: Ignore, clientConfig: {url: 'https://thief.example.com/'}}"
-	f := func(path string) string { return strings.Replace(plain, "/mutate", path, 1) }
+	withPath := func(path string) string { return strings.Replace(plain, "/mutate", path, 1) }
 	fails := strings.Replace(plain, "Ignore", "Fail", 1)
 	more := strings.Replace(trusted, "CREATE", "DELETE", 1)
-	plan := strings.Replace(fn("curfew-kinds", trusted), "name: curfew-kinds", "name: curfew-kinds, annotations: {cert-manager.io/inject-ca-from: a}", 1)
-	kept := strings.Replace(fn("curfew-kinds", trusted), "name: curfew-kinds", "name: curfew-kinds, finalizers: [thief.example.com/a]", 1)
+	plan := strings.Replace(configuration("curfew-kinds", trusted), "name: curfew-kinds", "name: curfew-kinds, annotations: {cert-manager.io/inject-ca-from: a}", 1)
+	kept := strings.Replace(configuration("curfew-kinds", trusted), "name: curfew-kinds", "name: curfew-kinds, finalizers: [thief.example.com/a]", 1)
 	objects := build(t, "base")
 	limitsOf(t, objects, "curfew-configurations").check(t, webhookSA, map[string]limited{
-		"the bundle":                      {request{resource: mutating, old: fn("curfew", plain, other), new: fn("curfew", trusted, other)}, ""},
-		"… of what the controller writes": {request{resource: validating, old: fn("curfew-kinds", plain), new: fn("curfew-kinds", trusted)}, ""},
-		"… of another's":                  {request{resource: mutating, old: fn("gatekeeper", plain), new: fn("gatekeeper", trusted)}, "its own"},
-		"by an administrator":             {request{resource: mutating, old: fn("curfew", plain), new: fn("curfew", elsewhere), user: "admin"}, ""},
-		"the address":                     {request{resource: mutating, old: fn("curfew", plain), new: fn("curfew", elsewhere)}, "only caBundle"},
-		"a URL":                           {request{resource: mutating, old: fn("curfew", plain), new: fn("curfew", byURL)}, "only caBundle"},
-		"rules":                           {request{resource: mutating, old: fn("curfew", trusted), new: fn("curfew", more)}, "only caBundle"},
-		"a removed field":                 {request{resource: mutating, old: fn("curfew", trusted), new: fn("curfew", strings.Replace(trusted, "failurePolicy: Ignore, ", "", 1))}, "only caBundle"},
-		"failurePolicy":                   {request{resource: mutating, old: fn("curfew", plain), new: fn("curfew", fails)}, "only caBundle"},
-		"a webhook more":                  {request{resource: mutating, old: fn("curfew", trusted), new: fn("curfew", trusted, other)}, "only caBundle"},
-		"a webhook less":                  {request{resource: mutating, old: fn("curfew", trusted, other), new: fn("curfew", trusted)}, "only caBundle"},
-		"none":                            {request{resource: mutating, old: fn("curfew", trusted), new: fn("curfew")}, "only caBundle"},
-		"a label":                         {request{resource: mutating, old: fn("curfew", trusted), new: strings.Replace(fn("curfew", trusted), "name: curfew}", "name: curfew, labels: {a: b}}", 1)}, "only caBundle"},
-		"an annotation":                   {request{resource: mutating, old: fn("curfew-kinds", trusted), new: plan}, "only caBundle"},
-		"a finalizer":                     {request{resource: mutating, old: fn("curfew-kinds", trusted), new: kept}, "finalizers"},
-		"a new one":                       {request{resource: mutating, new: fn("curfew-kinds", trusted)}, "only caBundle"},
+		"the bundle":                      {request{resource: mutating, old: configuration("curfew", plain, other), new: configuration("curfew", trusted, other)}, ""},
+		"… of what the controller writes": {request{resource: validating, old: configuration("curfew-kinds", plain), new: configuration("curfew-kinds", trusted)}, ""},
+		"… of another's":                  {request{resource: mutating, old: configuration("gatekeeper", plain), new: configuration("gatekeeper", trusted)}, "its own"},
+		"by an administrator":             {request{resource: mutating, old: configuration("curfew", plain), new: configuration("curfew", elsewhere), user: "admin"}, ""},
+		"the address":                     {request{resource: mutating, old: configuration("curfew", plain), new: configuration("curfew", elsewhere)}, "only caBundle"},
+		"a URL":                           {request{resource: mutating, old: configuration("curfew", plain), new: configuration("curfew", byURL)}, "only caBundle"},
+		"rules":                           {request{resource: mutating, old: configuration("curfew", trusted), new: configuration("curfew", more)}, "only caBundle"},
+		"a removed field":                 {request{resource: mutating, old: configuration("curfew", trusted), new: configuration("curfew", strings.Replace(trusted, "failurePolicy: Ignore, ", "", 1))}, "only caBundle"},
+		"failurePolicy":                   {request{resource: mutating, old: configuration("curfew", plain), new: configuration("curfew", fails)}, "only caBundle"},
+		"a webhook more":                  {request{resource: mutating, old: configuration("curfew", trusted), new: configuration("curfew", trusted, other)}, "only caBundle"},
+		"a webhook less":                  {request{resource: mutating, old: configuration("curfew", trusted, other), new: configuration("curfew", trusted)}, "only caBundle"},
+		"none":                            {request{resource: mutating, old: configuration("curfew", trusted), new: configuration("curfew")}, "only caBundle"},
+		"a label":                         {request{resource: mutating, old: configuration("curfew", trusted), new: strings.Replace(configuration("curfew", trusted), "name: curfew}", "name: curfew, labels: {a: b}}", 1)}, "only caBundle"},
+		"an annotation":                   {request{resource: mutating, old: configuration("curfew-kinds", trusted), new: plan}, "only caBundle"},
+		"a finalizer":                     {request{resource: mutating, old: configuration("curfew-kinds", trusted), new: kept}, "finalizers"},
+		"a new one":                       {request{resource: mutating, new: configuration("curfew-kinds", trusted)}, "only caBundle"},
 	})
 	limitsOf(t, objects, "curfew-configurations").check(t, controllerSA, map[string]limited{
-		"created":                     {request{resource: mutating, new: fn("curfew-kinds", plain)}, ""},
-		"created, under another name": {request{resource: mutating, new: fn("thief", plain)}, "its own"},
+		"created":                     {request{resource: mutating, new: configuration("curfew-kinds", plain)}, ""},
+		"created, under another name": {request{resource: mutating, new: configuration("thief", plain)}, "its own"},
 		"created, without a name":     {request{resource: mutating, new: "{metadata: {generateName: thief}, webhooks: [" + plain + "]}"}, "its own"},
-		"created with another server": {request{resource: validating, new: fn("curfew-kinds", plain, elsewhere)}, "only to Curfew's"},
-		"… with a URL":                {request{resource: validating, new: fn("curfew-kinds", byURL)}, "only to Curfew's"},
+		"created with another server": {request{resource: validating, new: configuration("curfew-kinds", plain, elsewhere)}, "only to Curfew's"},
+		"… with a URL":                {request{resource: validating, new: configuration("curfew-kinds", byURL)}, "only to Curfew's"},
 		"created with a finalizer":    {request{resource: mutating, new: kept}, "finalizers"},
-		"… on another path":           {request{resource: mutating, new: fn("curfew-kinds", f("/v1/default"))}, "only to Curfew's"},
-		"… on the other's path":       {request{resource: validating, new: fn("curfew-kinds", plain)}, "only to Curfew's"},
-		"… on no path":                {request{resource: mutating, new: fn("curfew-kinds", strings.Replace(plain, ", path: /mutate", "", 1))}, "only to Curfew's"},
-		"… on its port":               {request{resource: mutating, new: fn("curfew-kinds", f("/mutate, port: 443"))}, ""},
-		"… on another port":           {request{resource: mutating, new: fn("curfew-kinds", f("/mutate, port: 8443"))}, "only to Curfew's"},
-		"a path":                      {request{resource: mutating, old: fn("curfew-kinds", trusted), new: fn("curfew-kinds", trusted, f("/v1/default"))}, "only to Curfew's"},
-		"rules":                       {request{resource: mutating, old: fn("curfew-kinds", trusted), new: fn("curfew-kinds", more, other)}, ""},
-		"annotations":                 {request{resource: mutating, old: fn("curfew-kinds", trusted), new: plan}, ""},
-		"emptied":                     {request{resource: mutating, old: fn("curfew-kinds", trusted), new: "{metadata: {name: curfew-kinds}}"}, ""},
-		"another server":              {request{resource: mutating, old: fn("curfew-kinds", trusted), new: fn("curfew-kinds", elsewhere)}, "only to Curfew's"},
-		"a mutating one that fails":   {request{resource: mutating, old: fn("curfew-kinds", trusted), new: fn("curfew-kinds", fails)}, "fail none"},
-		"a validating one that fails": {request{resource: validating, old: fn("curfew-kinds", trusted), new: strings.ReplaceAll(fn("curfew-kinds", fails), "/mutate", "/validate")}, ""},
-		"the static one":              {request{resource: mutating, old: fn("curfew", plain), new: fn("curfew", trusted)}, "its own"},
+		"… on another path":           {request{resource: mutating, new: configuration("curfew-kinds", withPath("/v1/default"))}, "only to Curfew's"},
+		"… on the other's path":       {request{resource: validating, new: configuration("curfew-kinds", plain)}, "only to Curfew's"},
+		"… on no path":                {request{resource: mutating, new: configuration("curfew-kinds", strings.Replace(plain, ", path: /mutate", "", 1))}, "only to Curfew's"},
+		"… on its port":               {request{resource: mutating, new: configuration("curfew-kinds", withPath("/mutate, port: 443"))}, ""},
+		"… on another port":           {request{resource: mutating, new: configuration("curfew-kinds", withPath("/mutate, port: 8443"))}, "only to Curfew's"},
+		"a path":                      {request{resource: mutating, old: configuration("curfew-kinds", trusted), new: configuration("curfew-kinds", trusted, withPath("/v1/default"))}, "only to Curfew's"},
+		"rules":                       {request{resource: mutating, old: configuration("curfew-kinds", trusted), new: configuration("curfew-kinds", more, other)}, ""},
+		"annotations":                 {request{resource: mutating, old: configuration("curfew-kinds", trusted), new: plan}, ""},
+		"emptied":                     {request{resource: mutating, old: configuration("curfew-kinds", trusted), new: "{metadata: {name: curfew-kinds}}"}, ""},
+		"another server":              {request{resource: mutating, old: configuration("curfew-kinds", trusted), new: configuration("curfew-kinds", elsewhere)}, "only to Curfew's"},
+		"a mutating one that fails":   {request{resource: mutating, old: configuration("curfew-kinds", trusted), new: configuration("curfew-kinds", fails)}, "fail none"},
+		"a validating one that fails": {request{resource: validating, old: configuration("curfew-kinds", trusted), new: strings.ReplaceAll(configuration("curfew-kinds", fails), "/mutate", "/validate")}, ""},
+		"the static one":              {request{resource: mutating, old: configuration("curfew", plain), new: configuration("curfew", trusted)}, "its own"},
 	})
 	local := strings.ReplaceAll(byURL, "thief.example.com/", "127.0.0.1:9443/mutate")
 	localThief := strings.ReplaceAll(local, "/mutate", "/v1/default")
 	limitsOf(t, build(t, "overlays/local"), "curfew-configurations").check(t, controllerSA, map[string]limited{
-		"local, created":             {request{resource: mutating, new: fn("curfew-kinds", local)}, ""},
-		"local, with another server": {request{resource: mutating, new: fn("curfew-kinds", byURL)}, "only to Curfew's"},
-		"local, with another path":   {request{resource: mutating, new: fn("curfew-kinds", localThief)}, "only to Curfew's"},
-		"local, of the other kind":   {request{resource: validating, new: fn("curfew-kinds", local)}, "only to Curfew's"},
+		"local, created":             {request{resource: mutating, new: configuration("curfew-kinds", local)}, ""},
+		"local, with another server": {request{resource: mutating, new: configuration("curfew-kinds", byURL)}, "only to Curfew's"},
+		"local, with another path":   {request{resource: mutating, new: configuration("curfew-kinds", localThief)}, "only to Curfew's"},
+		"local, of the other kind":   {request{resource: validating, new: configuration("curfew-kinds", local)}, "only to Curfew's"},
 	})
 	limitsOf(t, objects, "curfew-ca-bundle").check(t, "admin", map[string]limited{
-		"another bundle":          {request{resource: mutating, old: fn("curfew", trusted), new: fn("curfew", strings.Replace(trusted, "QQ==", "Qg==", 1))}, "caBundle"},
-		"no bundle":               {request{resource: validating, old: fn("curfew", trusted), new: fn("curfew", plain)}, "caBundle"},
-		"the first bundle":        {request{resource: mutating, old: fn("curfew", plain), new: fn("curfew", trusted)}, ""},
-		"rules":                   {request{resource: mutating, old: fn("curfew", trusted), new: fn("curfew", more)}, ""},
-		"a webhook less":          {request{resource: mutating, old: fn("curfew", trusted, other), new: fn("curfew", trusted)}, ""},
-		"another bundle, by ours": {request{resource: mutating, old: fn("curfew", trusted), new: fn("curfew", plain), user: webhookSA}, ""},
-		"… by cert-manager":       {request{resource: mutating, old: fn("curfew", trusted), new: fn("curfew", plain), user: "system:serviceaccount:cert-manager:cert-manager-cainjector"}, ""},
+		"another bundle":          {request{resource: mutating, old: configuration("curfew", trusted), new: configuration("curfew", strings.Replace(trusted, "QQ==", "Qg==", 1))}, "caBundle"},
+		"no bundle":               {request{resource: validating, old: configuration("curfew", trusted), new: configuration("curfew", plain)}, "caBundle"},
+		"the first bundle":        {request{resource: mutating, old: configuration("curfew", plain), new: configuration("curfew", trusted)}, ""},
+		"rules":                   {request{resource: mutating, old: configuration("curfew", trusted), new: configuration("curfew", more)}, ""},
+		"a webhook less":          {request{resource: mutating, old: configuration("curfew", trusted, other), new: configuration("curfew", trusted)}, ""},
+		"another bundle, by ours": {request{resource: mutating, old: configuration("curfew", trusted), new: configuration("curfew", plain), user: webhookSA}, ""},
+		"… by cert-manager":       {request{resource: mutating, old: configuration("curfew", trusted), new: configuration("curfew", plain), user: "system:serviceaccount:cert-manager:cert-manager-cainjector"}, ""},
 	})
 }
 

@@ -112,20 +112,20 @@ func TestPolicyInDryRunAtAdmission(t *testing.T) {
 // The first policy that sets the propagation decides, for TTLs and labels. Where it is not known
 // whether it does, dependents may have to stay: the object is kept (S6).
 func TestPropagationOfPolicies(t *testing.T) {
-	fn := func(name string, propagation metav1.DeletionPropagation) *resolution.PlatformPolicy {
+	policyOf := func(name string, propagation metav1.DeletionPropagation) *resolution.PlatformPolicy {
 		return &resolution.PlatformPolicy{Name: name, Propagation: propagation}
 	}
-	unknown := fn("unknown", "")
+	unknown := policyOf("unknown", "")
 	unknown.PropagationErr = fmt.Errorf("evaluating: no such key")
 	for name, test := range map[string]struct {
 		policies []*resolution.PlatformPolicy
 		want     string
 	}{
 		"none":          {nil, "delete "},
-		"none sets it":  {[]*resolution.PlatformPolicy{fn("a", "")}, "delete "},
-		"the first":     {[]*resolution.PlatformPolicy{fn("a", ""), fn("b", metav1.DeletePropagationOrphan), fn("c", metav1.DeletePropagationForeground)}, "delete Orphan"},
-		"unknown first": {[]*resolution.PlatformPolicy{unknown, fn("b", metav1.DeletePropagationOrphan)}, "keep spec.propagationPolicy of policy \"unknown\": evaluating: no such key"},
-		"unknown later": {[]*resolution.PlatformPolicy{fn("b", metav1.DeletePropagationOrphan), unknown}, "delete Orphan"},
+		"none sets it":  {[]*resolution.PlatformPolicy{policyOf("a", "")}, "delete "},
+		"the first":     {[]*resolution.PlatformPolicy{policyOf("a", ""), policyOf("b", metav1.DeletePropagationOrphan), policyOf("c", metav1.DeletePropagationForeground)}, "delete Orphan"},
+		"unknown first": {[]*resolution.PlatformPolicy{unknown, policyOf("b", metav1.DeletePropagationOrphan)}, "keep spec.propagationPolicy of policy \"unknown\": evaluating: no such key"},
+		"unknown later": {[]*resolution.PlatformPolicy{policyOf("b", metav1.DeletePropagationOrphan), unknown}, "delete Orphan"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			scope := &resolution.Scope{Namespace: namespaceOf(), Policies: test.policies}

@@ -116,30 +116,30 @@ func TestDryRunHoldsStampedDeadlines(t *testing.T) {
 
 // The same for a TTL label, which a policy may have given at creation or later.
 func TestDryRunHoldsStampedLabels(t *testing.T) {
-	fn := func(mode resolution.Mode, text string) *resolution.PlatformPolicy {
+	policyOf := func(mode resolution.Mode, text string) *resolution.PlatformPolicy {
 		return &resolution.PlatformPolicy{Name: "a", Mode: mode, NamesKind: true,
 			Label: &lifetime.Setting{Path: "spec.defaults.ttlLabel.value", Text: text, Source: lifetime.Source{Level: lifetime.LevelPolicy, Name: "a"}}}
 	}
 	only := func(policies ...*resolution.PlatformPolicy) *resolution.Scope {
 		return &resolution.Scope{Namespace: namespaceOf(), Policies: policies}
 	}
-	failing := fn(resolution.ModeDryRun, "")
+	failing := policyOf(resolution.ModeDryRun, "")
 	failing.Label.Err = fmt.Errorf("evaluating: no such key")
 	for name, test := range map[string]struct {
 		label, stamp string
 		scope        *resolution.Scope
 		want         string
 	}{
-		"its label":               {"1h", "policy/a 1h", only(fn(resolution.ModeDryRun, "1h")), "delete policy/a dry-run"},
-		"given to what existed":   {"1h", "policy/a 1h backfill", only(fn(resolution.ModeDryRun, "1h")), "delete policy/a dry-run"},
-		"its date":                {"2026-12-24T110000Z", "policy/a 2026-12-24T110000Z", only(fn(resolution.ModeDryRun, "2026-12-24T110000Z")), "delete policy/a dry-run"},
-		"enforced":                {"1h", "policy/a 1h", only(fn(resolution.ModeEnforce, "1h")), "delete policy/a"},
-		"another label":           {"1h", "policy/a 1h", only(fn(resolution.ModeDryRun, "90m")), "delete object"},
+		"its label":               {"1h", "policy/a 1h", only(policyOf(resolution.ModeDryRun, "1h")), "delete policy/a dry-run"},
+		"given to what existed":   {"1h", "policy/a 1h backfill", only(policyOf(resolution.ModeDryRun, "1h")), "delete policy/a dry-run"},
+		"its date":                {"2026-12-24T110000Z", "policy/a 2026-12-24T110000Z", only(policyOf(resolution.ModeDryRun, "2026-12-24T110000Z")), "delete policy/a dry-run"},
+		"enforced":                {"1h", "policy/a 1h", only(policyOf(resolution.ModeEnforce, "1h")), "delete policy/a"},
+		"another label":           {"1h", "policy/a 1h", only(policyOf(resolution.ModeDryRun, "90m")), "delete object"},
 		"it does not match":       {"1h", "policy/a 1h", only(), "delete object"},
 		"it cannot be evaluated":  {"1h", "policy/a 1h", only(failing), "delete policy/a dry-run"},
-		"it matched before":       {"1h", "policy/a 1h", &resolution.Scope{Namespace: namespaceOf(), Filled: only(fn(resolution.ModeDryRun, "1h"))}, "delete policy/a dry-run"},
-		"a stamp of another":      {"1h", "policy/a 2h", only(fn(resolution.ModeDryRun, "1h")), "delete object"},
-		"the label of its author": {"1h", "", only(fn(resolution.ModeDryRun, "1h")), "delete object"},
+		"it matched before":       {"1h", "policy/a 1h", &resolution.Scope{Namespace: namespaceOf(), Filled: only(policyOf(resolution.ModeDryRun, "1h"))}, "delete policy/a dry-run"},
+		"a stamp of another":      {"1h", "policy/a 2h", only(policyOf(resolution.ModeDryRun, "1h")), "delete object"},
+		"the label of its author": {"1h", "", only(policyOf(resolution.ModeDryRun, "1h")), "delete object"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			wrapper := builders.MakeJob("ci", "a").Created(noon.Add(-2*time.Hour)).Label(wellknown.LabelTTL, test.label)

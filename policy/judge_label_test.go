@@ -137,8 +137,8 @@ func ofKind(group, kind, name string) func(*policy.Facts) {
 	}
 }
 
-func refreshed(name string) func(*policy.Facts) {
-	return func(f *policy.Facts) { f.Annotations = annotated("refreshed-at", name) }
+func refreshed(instant string) func(*policy.Facts) {
+	return func(f *policy.Facts) { f.Annotations = annotated("refreshed-at", instant) }
 }
 
 // S6: whatever stands in the refresh, an object is deleted no sooner than without one, and no later

@@ -135,7 +135,7 @@ func TestRestampOfADeadlineInAnotherField(t *testing.T) {
 		"immutable, changed":     {&immutable, []string{"2h0m0s", stamp, "namespace/ci"}, []string{"2h0m0s", stamp, "namespace/ci", key, "1h"}, nil, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			fn := func(state []string) *policy.Facts {
+			withState := func(state []string) *policy.Facts {
 				if state[0] == "" {
 					return facts(test.profile, nil, state[1:]...)
 				}
@@ -148,8 +148,8 @@ func TestRestampOfADeadlineInAnotherField(t *testing.T) {
 				slices.Sort(out)
 				return out
 			}
-			old := fn(test.old)
-			assignments, updated := resolution.Restamp(old, fn(test.updated))
+			old := withState(test.old)
+			assignments, updated := resolution.Restamp(old, withState(test.updated))
 			slices.Sort(test.want)
 			equal(t, text(assignments), test.want)
 			slices.Sort(test.fill)

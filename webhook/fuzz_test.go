@@ -36,7 +36,7 @@ func FuzzReview(f *testing.F) {
 	w := newWorld(f)
 	w.namespaces.live = w.namespaces.cached
 	f.Fuzz(func(t *testing.T, path, kind, space uint8, update bool, object, old []byte) {
-		name, gvk := paths[int(path)%len(paths)], kinds[int(kind)%len(kinds)]
+		target, gvk := paths[int(path)%len(paths)], kinds[int(kind)%len(kinds)]
 		operation := admissionv1.Create
 		if update {
 			operation = admissionv1.Update
@@ -48,7 +48,7 @@ func FuzzReview(f *testing.F) {
 		}
 		send := func(object []byte) *admissionv1.AdmissionResponse {
 			w.clock.now = t0
-			return sendFuzzed(t, w, name, body(object))
+			return sendFuzzed(t, w, target, body(object))
 		}
 		response := send(object)
 		if response == nil || len(response.Patch) == 0 {

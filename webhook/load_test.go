@@ -277,7 +277,7 @@ func TestGrowth(t *testing.T) {
 			t.Errorf("%s: takes %.1f times its text, more than %d", name, took, growth)
 		}
 	}
-	if nanos := int64(maxReview) * growth; nanos > newLoad(1<<30/10*9, nil, logr.Discard()).reach {
-		t.Errorf("one review of 7 MiB waits for %d MiB, more than the shipped limit of 1Gi has for reviews", nanos>>20)
+	if review := int64(maxReview) * growth; review > newLoad(1<<30/10*9, nil, logr.Discard()).reach {
+		t.Errorf("one review of 7 MiB waits for %d MiB, more than the shipped limit of 1Gi has for reviews", review>>20)
 	}
 }

@@ -14,8 +14,8 @@ import (
 // Curfew.
 func TestOthersDelete(t *testing.T) {
 	const kubernetes = "Kubernetes' TTL-after-finished controller deletes it by "
-	finished := func(metadata, spec, name string) string {
-		return strings.Replace(job("creationTimestamp: 2026-12-24T10:00:00Z"+metadata, name), "status: {", "spec: {"+spec+"}, status: {", 1)
+	finished := func(metadata, spec, instant string) string {
+		return strings.Replace(job("creationTimestamp: 2026-12-24T10:00:00Z"+metadata, instant), "status: {", "spec: {"+spec+"}, status: {", 1)
 	}
 	jobSet := "{apiVersion: jobset.x-k8s.io/v1alpha2, kind: JobSet, metadata: {name: a, namespace: foo, uid: a, creationTimestamp: \"2026-12-24T10:00:00Z\", " +
 		"annotations: {curfew.dev/protect: \"true\"}}, spec: {ttlSecondsAfterFinished: 7200}, " +

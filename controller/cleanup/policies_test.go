@@ -112,25 +112,25 @@ func TestStalledPoliciesOfANamespace(t *testing.T) {
 // The age of a policy is found in its own namespace, whatever is created, changed and deleted.
 func TestAges(t *testing.T) {
 	a := newAges()
-	fn := func(uid string, hour int) *seen {
+	seenAt := func(uid string, hour int) *seen {
 		return &seen{spec: spec{uid: types.UID(uid), created: start.Add(time.Duration(hour) * time.Hour)}}
 	}
 	for _, uid := range []string{"c", "a", "b"} {
-		a.observe("ci/"+uid, nil, fn(uid, 1))
+		a.observe("ci/"+uid, nil, seenAt(uid, 1))
 	}
-	a.observe("ci/old", nil, fn("old", 0))
-	a.observe("prod/old", nil, fn("other", 0))
-	changed := fn("a", 1)
+	a.observe("ci/old", nil, seenAt("old", 0))
+	a.observe("prod/old", nil, seenAt("other", 0))
+	changed := seenAt("a", 1)
 	changed.suspended = true
-	a.observe("ci/a", fn("a", 1), changed)
+	a.observe("ci/a", seenAt("a", 1), changed)
 	for uid, want := range map[string]int{"a": 1, "b": 2, "c": 3} {
-		if got := a.older("ci", fn(uid, 1).spec); got != want {
+		if got := a.older("ci", seenAt(uid, 1).spec); got != want {
 			t.Errorf("%d policies are older than %s, want %d", got, uid, want)
 		}
 	}
-	a.observe("ci/old", fn("old", 0), nil)
-	a.observe("prod/old", fn("other", 0), nil)
-	if got := a.older("ci", fn("c", 1).spec); got != 2 || len(a.in) != 1 {
+	a.observe("ci/old", seenAt("old", 0), nil)
+	a.observe("prod/old", seenAt("other", 0), nil)
+	if got := a.older("ci", seenAt("c", 1).spec); got != 2 || len(a.in) != 1 {
 		t.Errorf("%d are older after one was deleted; %d namespaces", got, len(a.in))
 	}
 }

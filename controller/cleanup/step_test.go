@@ -24,7 +24,7 @@ import (
 
 // A run is due at its time, once, and of those that were missed only the last one is made up for.
 func TestDue(t *testing.T) {
-	fn := func(text string) time.Time {
+	instant := func(text string) time.Time {
 		out, err := time.Parse("2006-01-02 15:04", text)
 		must(t, err)
 		return out
@@ -43,42 +43,42 @@ func TestDue(t *testing.T) {
 		"within the deadline":       {created: "2026-12-01 01:00", now: "2026-12-01 02:10", deadline: new(int64(600)), due: "2026-12-01 02:00"},
 		"after the deadline":        {created: "2026-12-01 01:00", now: "2026-12-01 02:11", deadline: new(int64(600))},
 		"after a huge deadline":     {created: "2026-12-01 01:00", now: "2026-12-01 02:11", deadline: new(int64(1 << 62)), due: "2026-12-01 02:00"},
-		"it ran":                    {created: "2026-12-01 01:00", now: "2026-12-01 09:00", status: ran(fn("2026-12-01 02:00"))},
-		"it ran yesterday":          {created: "2026-11-01 01:00", now: "2026-12-01 02:00", status: ran(fn("2026-11-30 02:00")), due: "2026-12-01 02:00"},
-		"it ran before it was new":  {created: "2026-12-01 03:00", now: "2026-12-01 09:00", status: ran(fn("2026-11-30 02:00"))},
+		"it ran":                    {created: "2026-12-01 01:00", now: "2026-12-01 09:00", status: ran(instant("2026-12-01 02:00"))},
+		"it ran yesterday":          {created: "2026-11-01 01:00", now: "2026-12-01 02:00", status: ran(instant("2026-11-30 02:00")), due: "2026-12-01 02:00"},
+		"it ran before it was new":  {created: "2026-12-01 03:00", now: "2026-12-01 09:00", status: ran(instant("2026-11-30 02:00"))},
 		"changed just now":          {created: "2026-11-01 01:00", now: "2026-12-01 09:00", status: func(s *v1alpha1.CleanupPolicyStatus) { s.ObservedGeneration = 1 }},
-		"changed since it was due":  {created: "2026-11-01 01:00", now: "2026-12-01 09:00", status: changed(fn("2026-12-01 08:00"))},
-		"changed before it was due": {created: "2026-11-01 01:00", now: "2026-12-01 09:00", status: changed(fn("2026-12-01 01:00")), due: "2026-12-01 02:00"},
-		"changed right before it was due, and seen after": {created: "2026-11-01 01:00", now: "2026-12-01 02:01", status: announced(fn("2026-12-01 02:00")), due: "2026-12-01 02:00"},
-		"changed before it is due":                        {created: "2026-11-01 01:00", now: "2026-12-01 01:59", status: announced(fn("2026-12-01 02:00"))},
-		"the new schedule has no such run":                {created: "2026-11-01 01:00", now: "2026-12-01 04:01", status: announced(fn("2026-12-01 04:00"))},
+		"changed since it was due":  {created: "2026-11-01 01:00", now: "2026-12-01 09:00", status: changed(instant("2026-12-01 08:00"))},
+		"changed before it was due": {created: "2026-11-01 01:00", now: "2026-12-01 09:00", status: changed(instant("2026-12-01 01:00")), due: "2026-12-01 02:00"},
+		"changed right before it was due, and seen after": {created: "2026-11-01 01:00", now: "2026-12-01 02:01", status: announced(instant("2026-12-01 02:00")), due: "2026-12-01 02:00"},
+		"changed before it is due":                        {created: "2026-11-01 01:00", now: "2026-12-01 01:59", status: announced(instant("2026-12-01 02:00"))},
+		"the new schedule has no such run":                {created: "2026-11-01 01:00", now: "2026-12-01 04:01", status: announced(instant("2026-12-01 04:00"))},
 		"changed, announced, and run": {created: "2026-11-01 01:00", now: "2026-12-01 02:01", status: func(s *v1alpha1.CleanupPolicyStatus) {
-			ran(fn("2026-12-01 02:00"))(s)
-			announced(fn("2026-12-01 02:00"))(s)
+			ran(instant("2026-12-01 02:00"))(s)
+			announced(instant("2026-12-01 02:00"))(s)
 		}},
-		"announced before it was created":         {created: "2026-12-01 01:00", now: "2026-12-01 01:30", status: announced(fn("2026-11-01 02:00"))},
-		"changed too late for what was announced": {created: "2026-11-01 01:00", now: "2026-12-01 02:11", deadline: new(int64(600)), status: announced(fn("2026-12-01 02:00"))},
-		"the clock was set back":                  {created: "2026-11-01 01:00", now: "2026-12-01 02:00", status: ran(fn("2026-12-05 02:00")), due: "2026-12-01 02:00"},
-		"another API server's clock is behind":    {created: "2026-11-01 01:00", now: "2026-12-01 01:59", status: ran(fn("2026-12-01 02:00"))},
-		"changed while the clock was ahead":       {created: "2026-11-01 01:00", now: "2026-12-01 09:00", status: changed(fn("2027-12-01 08:00"))},
+		"announced before it was created":         {created: "2026-12-01 01:00", now: "2026-12-01 01:30", status: announced(instant("2026-11-01 02:00"))},
+		"changed too late for what was announced": {created: "2026-11-01 01:00", now: "2026-12-01 02:11", deadline: new(int64(600)), status: announced(instant("2026-12-01 02:00"))},
+		"the clock was set back":                  {created: "2026-11-01 01:00", now: "2026-12-01 02:00", status: ran(instant("2026-12-05 02:00")), due: "2026-12-01 02:00"},
+		"another API server's clock is behind":    {created: "2026-11-01 01:00", now: "2026-12-01 01:59", status: ran(instant("2026-12-01 02:00"))},
+		"changed while the clock was ahead":       {created: "2026-11-01 01:00", now: "2026-12-01 09:00", status: changed(instant("2027-12-01 08:00"))},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := tmpPolicy(t, func(s *v1alpha1.CleanupSpec) { s.Schedule, s.StartingDeadlineSeconds = "0 2 * * *", c.deadline })
 			p.Generation = 2
 			object := &unstructured.Unstructured{Object: map[string]any{}}
-			object.SetCreationTimestamp(metav1.NewTime(fn(c.created)))
+			object.SetCreationTimestamp(metav1.NewTime(instant(c.created)))
 			api := newCluster(t)
 			if c.status != nil {
 				c.status(&api.status)
 			}
-			cur := &current{object: object, policy: p, now: fn(c.now), ledger: &ledger{store: api}}
+			cur := &current{object: object, policy: p, now: instant(c.now), ledger: &ledger{store: api}}
 			for _, when := range []string{"at first", "after a crash between the first write and the run"} {
 				due, next := cur.due()
 				got := ""
 				if !due.IsZero() {
 					got = due.UTC().Format("2006-01-02 15:04")
 				}
-				if got != c.due || !next.After(fn(c.now)) {
+				if got != c.due || !next.After(instant(c.now)) {
 					t.Errorf("%s due %q, want %q; next %s", when, got, c.due, next)
 				}
 				must(t, cur.observe(t.Context(), nil, next))

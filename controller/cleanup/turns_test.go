@@ -52,7 +52,7 @@ func (t *turns) crowd(ctx context.Context, all *sync.WaitGroup, runs int, namesp
 // Beside many huge runs a small one starts within a bounded time, and at once if all of them are of
 // one other namespace. At most pagesHeld runs wait in the middle of a page.
 func TestSmallRunsStartSoon(t *testing.T) {
-	fn := func(name string) func(int) string { return func(int) string { return name } }
+	always := func(name string) func(int) string { return func(int) string { return name } }
 	each := func(i int) string { return string(rune('A' + i)) }
 	for name, c := range map[string]struct {
 		runs, page  int
@@ -61,10 +61,10 @@ func TestSmallRunsStartSoon(t *testing.T) {
 		within      time.Duration
 		least       int64 // that wait with a page
 	}{
-		"of one other namespace":                   {50, 1, fn("huge"), time.Second, slice + time.Second, 0},
-		"of the same namespace":                    {50, 1, fn("small"), time.Second, 60 * time.Second, 0},
+		"of one other namespace":                   {50, 1, always("huge"), time.Second, slice + time.Second, 0},
+		"of the same namespace":                    {50, 1, always("small"), time.Second, 60 * time.Second, 0},
 		"of namespaces each of it":                 {50, 1, each, time.Second, slice + time.Second, 0},
-		"of one other namespace, with large pages": {6, 1e6, fn("huge"), 10 * time.Millisecond, 10 * time.Millisecond, 1},
+		"of one other namespace, with large pages": {6, 1e6, always("huge"), 10 * time.Millisecond, 10 * time.Millisecond, 1},
 		"of namespaces each of it, large pages":    {6, 1e6, each, 10 * time.Millisecond, slice + 10*time.Millisecond, 1},
 		"too many large pages":                     {40, 10, each, time.Second, 20 * time.Second, pagesHeld},
 	} {
@@ -99,8 +99,8 @@ func TestTurnsAreShared(t *testing.T) {
 		var all sync.WaitGroup
 		_, seconds := newTurns(clock.RealClock{}, 2, 2).crowd(ctx, &all, 6, func(i int) string { return []string{"crowd", "one"}[i/5] }, time.Second, 1)
 		all.Wait()
-		if crowd, nanos := seconds["crowd"].Load(), seconds["one"].Load(); nanos < 580 || crowd < 580 {
-			t.Errorf("five runs of a namespace got %d seconds, one of another %d: want the same", crowd, nanos)
+		if crowd, alone := seconds["crowd"].Load(), seconds["one"].Load(); alone < 580 || crowd < 580 {
+			t.Errorf("five runs of a namespace got %d seconds, one of another %d: want the same", crowd, alone)
 		}
 	})
 }

@@ -97,25 +97,25 @@ func TestSafetyNothingWhilePaused(t *testing.T) {
 			}
 			due := func(i int) time.Time { return began.Add(time.Duration(i) * 60 * time.Second / objects) }
 			stop := a.controller(t, due)
-			fn := func(seconds int) time.Time {
+			after := func(seconds int) time.Time {
 				pass(time.Until(began.Add(time.Duration(seconds) * time.Second)))
 				return time.Now()
 			}
-			accepted := fn(10)
+			accepted := after(10)
 			a.locked(func() { a.pauses["stop"] = test.pause })
-			fn(20)
+			after(20)
 			stop()
 			stop = a.controller(t, due)
-			resumed := fn(35)
+			resumed := after(35)
 			a.locked(func() { clear(a.pauses) })
-			broken := fn(45)
+			broken := after(45)
 			a.locked(func() { a.failing = 503 })
-			fn(47)
+			after(47)
 			stop()
 			stop = a.controller(t, due)
-			fixed := fn(58)
+			fixed := after(58)
 			a.locked(func() { a.failing = 0 })
-			fn(76)
+			after(76)
 			stop()
 			if n := len(a.jobs); n > 0 {
 				t.Errorf("%d of %d objects are forgotten", n, objects)

@@ -98,7 +98,7 @@ func TestRetryOutlivesAWrongClock(t *testing.T) {
 // Without a Skew a jump is waited out.
 func TestGuardAlone(t *testing.T) {
 	g := guard{}
-	fn := func(wall, mono time.Duration) bool {
+	allowed := func(wall, mono time.Duration) bool {
 		_, ok := g.now(reading{wall: epoch.Add(wall).UnixNano(), mono: mono})
 		return ok
 	}
@@ -109,7 +109,7 @@ func TestGuardAlone(t *testing.T) {
 		{0, 0, true}, {time.Second, time.Second, true}, {time.Hour, 2 * time.Second, false}, {time.Hour + 500*time.Millisecond, 2500 * time.Millisecond, false},
 		{time.Hour + time.Second, 3 * time.Second, true}, {0, 4 * time.Second, false}, {time.Second, 5 * time.Second, true},
 	} {
-		if got := fn(c.wall, c.mono); got != c.want {
+		if got := allowed(c.wall, c.mono); got != c.want {
 			t.Errorf("step %d: %v, want %v", i, got, c.want)
 		}
 	}

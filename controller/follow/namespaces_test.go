@@ -211,24 +211,24 @@ func TestNamespaceCreatedAgain(t *testing.T) {
 			n.clock = now
 			changed := 0
 			n.OnChange(func(string) { changed++ })
-			fn := func(name string, annotations, labels map[string]string) *metav1.PartialObjectMetadata {
+			namespaceOf := func(name string, annotations, labels map[string]string) *metav1.PartialObjectMetadata {
 				meta := NamespaceMeta()
 				meta.Name, meta.Annotations, meta.Labels = name, annotations, labels
 				return meta
 			}
-			n.observe(fn("ci", test.old, nil))
+			n.observe(namespaceOf("ci", test.old, nil))
 			rechecked := 0
 			n.OnAdd(func(string) { rechecked++ })
-			n.forget(fn("ci", test.old, nil))
+			n.forget(namespaceOf("ci", test.old, nil))
 			if test.later > 0 {
 				now.Step(test.later)
-				n.observe(fn("other", nil, nil))
-				n.forget(fn("other", nil, nil))
+				n.observe(namespaceOf("other", nil, nil))
+				n.forget(namespaceOf("other", nil, nil))
 				if len(n.gone) != 1 {
 					t.Errorf("%d namespaces that are gone are remembered, want the last alone", len(n.gone))
 				}
 			}
-			n.observe(fn("ci", test.new, test.labels))
+			n.observe(namespaceOf("ci", test.new, test.labels))
 			if changed != test.want {
 				t.Errorf("told of %d changes, want %d", changed, test.want)
 			}

@@ -106,17 +106,17 @@ func TestFingerprint(t *testing.T) {
 	bundled, other := *webhook.DeepCopy(), *webhook.DeepCopy()
 	bundled.ClientConfig.CABundle = []byte("rotated")
 	other.ClientConfig.URL = new("https://y")
-	fn := func(webhooks ...admissionv1.MutatingWebhook) string { return settings.Fingerprint(webhooks) }
-	if got, want := fn(bundled), fn(webhook); got != want {
+	fingerprint := func(webhooks ...admissionv1.MutatingWebhook) string { return settings.Fingerprint(webhooks) }
+	if got, want := fingerprint(bundled), fingerprint(webhook); got != want {
 		t.Errorf("with another CA bundle it is %s, want %s still", got, want)
 	}
-	if got := fn(other); got == fn(webhook) {
+	if got := fingerprint(other); got == fingerprint(webhook) {
 		t.Errorf("with another URL it is still %s", got)
 	}
-	if got := fn(webhook, webhook); got == fn(webhook) {
+	if got := fingerprint(webhook, webhook); got == fingerprint(webhook) {
 		t.Errorf("with a second webhook it is still %s", got)
 	}
-	if got := fn(); got != settings.NoWebhooks {
+	if got := fingerprint(); got != settings.NoWebhooks {
 		t.Errorf("without webhooks it is %s, want %s", got, settings.NoWebhooks)
 	}
 	if string(webhook.ClientConfig.CABundle) != "ca" {

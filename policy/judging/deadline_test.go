@@ -92,8 +92,8 @@ func TestJudgeDeadline(t *testing.T) {
 // Who failed an object, and when, is read from any list of conditions. An incomplete condition is no
 // mark (S6).
 func TestExceededAt(t *testing.T) {
-	condition := func(reason, status, name string) map[string]any {
-		return map[string]any{"type": "Failed", "reason": reason, "status": status, "lastTransitionTime": name}
+	condition := func(reason, status, when string) map[string]any {
+		return map[string]any{"type": "Failed", "reason": reason, "status": status, "lastTransitionTime": when}
 	}
 	const instant = "2026-05-04T12:00:00Z"
 	for name, c := range map[string]struct {

@@ -21,7 +21,7 @@ func TestFieldsOfProfiles(t *testing.T) {
 	object := func(labels string) string {
 		return "{apiVersion: apps/v1, kind: Deployment, metadata: {namespace: ci, name: d, labels: {" + labels + "}}}"
 	}
-	fn := func(kind schema.GroupKind, path, namespace string) policy.Reference {
+	reference := func(kind schema.GroupKind, path, namespace string) policy.Reference {
 		return policy.Reference{Kind: kind, Path: fieldpath.MustFieldPath(path), Namespace: fieldpath.MustFieldPath(namespace)}
 	}
 	secret, role := schema.GroupKind{Kind: "Secret"}, schema.GroupKind{Group: rbac, Kind: "Role"}
@@ -33,17 +33,17 @@ func TestFieldsOfProfiles(t *testing.T) {
 		object, want string
 	}{
 		"no field":                        {policy.Reference{}, custom, object("of: settings"), ""},
-		"a label":                         {fn(secret, "metadata.labels.of", ""), deployment, object("of: settings"), "ci Secret settings"},
-		"of another kind of object":       {fn(secret, "metadata.labels.of", ""), custom, object("of: settings"), ""},
-		"another label":                   {fn(secret, "metadata.labels.of", ""), deployment, object("other: settings"), ""},
-		"another name":                    {fn(secret, "metadata.labels.of", ""), deployment, object("of: setting"), ""},
-		"a namespace beside it":           {fn(secret, "metadata.labels.of", "metadata.labels.in"), deployment, object("of: settings, in: dev"), "dev Secret settings"},
-		"no namespace beside it":          {fn(secret, "metadata.labels.of", "metadata.labels.in"), deployment, object("of: settings"), "ci Secret settings"},
-		"a namespace and a name":          {fn(secret, "metadata.labels.of", ""), deployment, object("of: dev/settings"), "dev Secret settings"},
-		"a list with namespaces":          {fn(role, "spec.roles[*].name", "spec.roles[*].in"), custom, list, "ci Role Team:b, dev Role Team:a"},
-		"a list in the object's own":      {fn(role, "spec.roles[*].name", ""), custom, list, "ci Role Team:a, ci Role Team:b"},
-		"a cluster-scoped object":         {fn(role, "spec.roles[*].name", ""), custom, strings.Replace(list, "namespace: ci, ", "", 1), "ci Role Team:a, ci Role Team:b, dev Role Team:a, dev Role Team:b"},
-		"a path that is not in an object": {fn(role, "spec.roles.name", ""), custom, list, ""},
+		"a label":                         {reference(secret, "metadata.labels.of", ""), deployment, object("of: settings"), "ci Secret settings"},
+		"of another kind of object":       {reference(secret, "metadata.labels.of", ""), custom, object("of: settings"), ""},
+		"another label":                   {reference(secret, "metadata.labels.of", ""), deployment, object("other: settings"), ""},
+		"another name":                    {reference(secret, "metadata.labels.of", ""), deployment, object("of: setting"), ""},
+		"a namespace beside it":           {reference(secret, "metadata.labels.of", "metadata.labels.in"), deployment, object("of: settings, in: dev"), "dev Secret settings"},
+		"no namespace beside it":          {reference(secret, "metadata.labels.of", "metadata.labels.in"), deployment, object("of: settings"), "ci Secret settings"},
+		"a namespace and a name":          {reference(secret, "metadata.labels.of", ""), deployment, object("of: dev/settings"), "dev Secret settings"},
+		"a list with namespaces":          {reference(role, "spec.roles[*].name", "spec.roles[*].in"), custom, list, "ci Role Team:b, dev Role Team:a"},
+		"a list in the object's own":      {reference(role, "spec.roles[*].name", ""), custom, list, "ci Role Team:a, ci Role Team:b"},
+		"a cluster-scoped object":         {reference(role, "spec.roles[*].name", ""), custom, strings.Replace(list, "namespace: ci, ", "", 1), "ci Role Team:a, ci Role Team:b, dev Role Team:a, dev Role Team:b"},
+		"a path that is not in an object": {reference(role, "spec.roles.name", ""), custom, list, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			candidates := NewCandidates()
@@ -75,11 +75,11 @@ const runner = "{apiVersion: example.com/v1, kind: Runner, metadata: {namespace:
 
 // runnerFields are references of the KindProfile.
 func runnerFields() map[schema.GroupKind][]policy.Reference {
-	fn := func(kind schema.GroupKind, path, namespace string) policy.Reference {
+	reference := func(kind schema.GroupKind, path, namespace string) policy.Reference {
 		return policy.Reference{Kind: kind, Path: fieldpath.MustFieldPath(path), Namespace: fieldpath.MustFieldPath(namespace)}
 	}
 	secret, class := schema.GroupKind{Kind: "Secret"}, schema.GroupKind{Group: "node.k8s.io", Kind: "RuntimeClass"}
-	return map[schema.GroupKind][]policy.Reference{{Group: "example.com", Kind: "Runner"}: {fn(secret, "spec.secrets[*].name", "spec.secrets[*].in"), fn(secret, "spec.key", ""), fn(class, "spec.class", "")}}
+	return map[schema.GroupKind][]policy.Reference{{Group: "example.com", Kind: "Runner"}: {reference(secret, "spec.secrets[*].name", "spec.secrets[*].in"), reference(secret, "spec.key", ""), reference(class, "spec.class", "")}}
 }
 
 // An object dangles if one of the fields of its KindProfile names nothing: an object of another

@@ -28,20 +28,20 @@ func TestBounds(t *testing.T) {
 // What violates only the bounds of a policy in dry-run passes, and the controller deletes it.
 // Another policy's bounds are not lifted.
 func TestBoundsOfPolicyInDryRun(t *testing.T) {
-	fn := func(name string, mode resolution.Mode, pairs ...string) *resolution.PlatformPolicy {
+	policyOf := func(name string, mode resolution.Mode, pairs ...string) *resolution.PlatformPolicy {
 		return &resolution.PlatformPolicy{Name: name, Mode: mode, Bounds: resolution.ParseNamespace(name, annotated(pairs...), nil).Bounds}
 	}
 	long, now := job().TTL(864000), noon
-	trial := fn("trial", resolution.ModeDryRun, "max-ttl", "1d")
+	trial := policyOf("trial", resolution.ModeDryRun, "max-ttl", "1d")
 	would := `warning spec.ttlSecondsAfterFinished: would be refused (mode DryRun): 864000 (10d) is above curfew.dev/max-ttl 1d of namespace "trial": use 1d or less`
 	for name, test := range map[string]struct {
 		policies []*resolution.PlatformPolicy
 		want     []string
 	}{
 		"alone":               {[]*resolution.PlatformPolicy{trial}, []string{would}},
-		"beside one in warn":  {[]*resolution.PlatformPolicy{trial, fn("soft", resolution.ModeWarn, "max-ttl", "2d")}, []string{`warning spec.ttlSecondsAfterFinished: 864000 (10d) is above curfew.dev/max-ttl 2d of namespace "soft": use 2d or less; ` + strings.TrimPrefix(would, "warning spec.ttlSecondsAfterFinished: ")}},
-		"beside an enforced":  {[]*resolution.PlatformPolicy{trial, fn("hard", "", "max-ttl", "2d")}, []string{`error spec.ttlSecondsAfterFinished: 864000 (10d) is above curfew.dev/max-ttl 2d of namespace "hard": use 2d or less`}},
-		"within the enforced": {[]*resolution.PlatformPolicy{trial, fn("hard", "", "max-ttl", "20d")}, []string{would}},
+		"beside one in warn":  {[]*resolution.PlatformPolicy{trial, policyOf("soft", resolution.ModeWarn, "max-ttl", "2d")}, []string{`warning spec.ttlSecondsAfterFinished: 864000 (10d) is above curfew.dev/max-ttl 2d of namespace "soft": use 2d or less; ` + strings.TrimPrefix(would, "warning spec.ttlSecondsAfterFinished: ")}},
+		"beside an enforced":  {[]*resolution.PlatformPolicy{trial, policyOf("hard", "", "max-ttl", "2d")}, []string{`error spec.ttlSecondsAfterFinished: 864000 (10d) is above curfew.dev/max-ttl 2d of namespace "hard": use 2d or less`}},
+		"within the enforced": {[]*resolution.PlatformPolicy{trial, policyOf("hard", "", "max-ttl", "20d")}, []string{would}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			scope := &resolution.Scope{Policies: test.policies}

@@ -71,17 +71,17 @@ func TestUpdateIsRefusedForWhatItChanges(t *testing.T) {
 
 // Items of a list move when one before them is removed: that changes nothing about them.
 func TestFindingsMoveWithTheirItems(t *testing.T) {
-	fn := func(i int, key, value string) Finding {
+	finding := func(i int, key, value string) Finding {
 		return Finding{Rule: "r", Field: fmt.Sprintf("spec.jobs[%d].template.metadata.annotations[%s]", i, key), Value: value, Severity: Deny}
 	}
 	const key, other = "curfew.dev/ttl-after-finished", "curfew.dev/ttl-after-failed"
 	for name, test := range map[string]struct{ now, stood, want []Finding }{
-		"as before":            {[]Finding{fn(0, key, "1h"), fn(1, key, "2h")}, []Finding{fn(0, key, "1h"), fn(1, key, "2h")}, nil},
-		"the first is removed": {[]Finding{fn(0, key, "2h"), fn(1, key, "3h")}, []Finding{fn(0, key, "1h"), fn(1, key, "2h"), fn(2, key, "3h")}, nil},
-		"one is inserted":      {[]Finding{fn(1, key, "1h"), fn(0, other, "1h")}, []Finding{fn(0, key, "1h")}, []Finding{fn(0, other, "1h")}},
-		"a value changes":      {[]Finding{fn(0, key, "3h")}, []Finding{fn(0, key, "1h")}, []Finding{fn(0, key, "3h")}},
-		"one more of the same": {[]Finding{fn(0, key, "1h"), fn(1, key, "1h")}, []Finding{fn(0, key, "1h")}, []Finding{fn(1, key, "1h")}},
-		"one more before it":   {[]Finding{fn(0, key, "1h"), fn(1, key, "1h")}, []Finding{fn(1, key, "1h")}, []Finding{fn(0, key, "1h")}},
+		"as before":            {[]Finding{finding(0, key, "1h"), finding(1, key, "2h")}, []Finding{finding(0, key, "1h"), finding(1, key, "2h")}, nil},
+		"the first is removed": {[]Finding{finding(0, key, "2h"), finding(1, key, "3h")}, []Finding{finding(0, key, "1h"), finding(1, key, "2h"), finding(2, key, "3h")}, nil},
+		"one is inserted":      {[]Finding{finding(1, key, "1h"), finding(0, other, "1h")}, []Finding{finding(0, key, "1h")}, []Finding{finding(0, other, "1h")}},
+		"a value changes":      {[]Finding{finding(0, key, "3h")}, []Finding{finding(0, key, "1h")}, []Finding{finding(0, key, "3h")}},
+		"one more of the same": {[]Finding{finding(0, key, "1h"), finding(1, key, "1h")}, []Finding{finding(0, key, "1h")}, []Finding{finding(1, key, "1h")}},
+		"one more before it":   {[]Finding{finding(0, key, "1h"), finding(1, key, "1h")}, []Finding{finding(1, key, "1h")}, []Finding{finding(0, key, "1h")}},
 	} {
 		if got := added(slices.Clone(test.now), test.stood); !slices.Equal(got, test.want) {
 			t.Errorf("%s: got %v, want %v", name, got, test.want)

@@ -69,7 +69,7 @@ func draw(t *rapid.T) string {
 // match is an independent reading of the same five fields.
 func match(cron string, s shown) bool {
 	fields := strings.Fields(cron)
-	fn := func(i, value, low int) bool {
+	contains := func(i, value, low int) bool {
 		for item := range strings.SplitSeq(fields[i], ",") {
 			span, step, stepped := strings.Cut(item, "/")
 			from, to, ranged := strings.Cut(span, "-")
@@ -87,13 +87,13 @@ func match(cron string, s shown) bool {
 		return false
 	}
 	starred := func(i int) bool { return slices.Contains(strings.Split(fields[i], ","), "*") }
-	day, weekday := fn(2, s.day, 1), fn(4, int(s.weekday), 0)
+	day, weekday := contains(2, s.day, 1), contains(4, int(s.weekday), 0)
 	if starred(2) || starred(4) {
 		day = day && weekday
 	} else {
 		day = day || weekday
 	}
-	return day && fn(0, s.minute, 0) && fn(1, s.hour, 0) && fn(3, int(s.month), 1)
+	return day && contains(0, s.minute, 0) && contains(1, s.hour, 0) && contains(3, int(s.month), 1)
 }
 
 // Any schedule, around any change of the clock in this century, agrees with the model.

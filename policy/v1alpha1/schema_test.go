@@ -227,10 +227,10 @@ func TestKindProfileSchema(t *testing.T) {
 			"in the core group":    {"kind: Example", "kind: Example", ""},
 			"the core group, said": {"kind: Example", `group: "", kind: Example`, ""},
 		} {
-			fn := func(kind, path string) map[string]any {
+			schemaOf := func(kind, path string) map[string]any {
 				return decode(t, "{apiVersion: curfew.dev/v1alpha1, kind: KindProfile, metadata: {name: x}, spec: {podTemplates: ["+path+"], kind: {version: v1, resource: examples, "+kind+"}}}")
 			}
-			t.Run(name, func(t *testing.T) { expect(t, crd.check(fn(c.to, "spec.b"), fn(c.from, "spec.a")), c.want) })
+			t.Run(name, func(t *testing.T) { expect(t, crd.check(schemaOf(c.to, "spec.b"), schemaOf(c.from, "spec.a")), c.want) })
 		}
 	})
 }

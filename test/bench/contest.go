@@ -144,8 +144,8 @@ func (d *contest) heat(ctx context.Context, c contestant, m *measurement, margin
 	preparation := time.Duration(margin * float64(max(time.Since(began), d.finishing)))
 	due := time.Now().Add(preparation + quiet + startup).Truncate(time.Second)
 	// The bare loop needs no schedule.
-	if value, coarse := d.cargo.(interface{ dueFrom(time.Time) time.Time }); coarse && !c.ends {
-		due = value.dueFrom(due)
+	if own, coarse := d.cargo.(interface{ dueFrom(time.Time) time.Time }); coarse && !c.ends {
+		due = own.dueFrom(due)
 	}
 	watching, err := d.cargo.observe(ctx, set)
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 // an early deletion fails the heat.
 func TestCount(t *testing.T) {
 	due, set := time.Unix(1000, 0), jobSet{prefix: "h1", count: 3}
-	fn := func(ms ...int) (seen []sighting) {
+	seenAfter := func(ms ...int) (seen []sighting) {
 		for i, m := range ms {
 			seen = append(seen, sighting{set.name(i), due.Add(time.Duration(m) * time.Millisecond)})
 		}
@@ -29,14 +29,14 @@ func TestCount(t *testing.T) {
 		rate, p50, max float64
 		err            string
 	}{
-		"two deletions in the 2 s after the first": {seen: fn(500, 1000, 2500), rate: 1, p50: 1000, max: 2500},
-		"two deletions of three in a window":       {seen: fn(500, 1000), window: 20 * time.Second, rate: 0.1, p50: 500, max: 1000},
-		"through before the window ends":           {seen: fn(500, 1000, 2500), window: 30 * time.Second, rate: 1, p50: 1000, max: 2500},
-		"two in each second":                       {seen: fn(10, 20, 1030), perSecond: 2, rate: 1.961, p50: 20, max: 30},
+		"two deletions in the 2 s after the first": {seen: seenAfter(500, 1000, 2500), rate: 1, p50: 1000, max: 2500},
+		"two deletions of three in a window":       {seen: seenAfter(500, 1000), window: 20 * time.Second, rate: 0.1, p50: 500, max: 1000},
+		"through before the window ends":           {seen: seenAfter(500, 1000, 2500), window: 30 * time.Second, rate: 1, p50: 1000, max: 2500},
+		"two in each second":                       {seen: seenAfter(10, 20, 1030), perSecond: 2, rate: 1.961, p50: 20, max: 30},
 		"nothing was deleted":                      {err: "0 objects were done: no rate can be told"},
-		"early (S1)":                               {seen: fn(-1, 5), err: "h1-000000 was done 1ms before it was due"},
-		"early in its own second":                  {seen: fn(10, 20, 900), perSecond: 2, err: "h1-000002 was done 100ms before it was due"},
-		"all at the same time":                     {seen: fn(3, 3), err: "all were seen at one instant: no rate can be told, let there be more objects"},
+		"early (S1)":                               {seen: seenAfter(-1, 5), err: "h1-000000 was done 1ms before it was due"},
+		"early in its own second":                  {seen: seenAfter(10, 20, 900), perSecond: 2, err: "h1-000002 was done 100ms before it was due"},
+		"all at the same time":                     {seen: seenAfter(3, 3), err: "all were seen at one instant: no rate can be told, let there be more objects"},
 	} {
 		var m measurement
 		err := m.count(c.seen, set, due, c.perSecond, c.window)

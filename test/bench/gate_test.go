@@ -101,7 +101,7 @@ func (a *attempts) measure(others float64) func(gateRow) attempt {
 }
 
 func TestGateVerdicts(t *testing.T) {
-	fn := func(ratios ...float64) (all attempts) {
+	measured := func(ratios ...float64) (all attempts) {
 		for _, ratio := range ratios {
 			all = append(all, []result{{Name: "r", Ratio: ratio}})
 		}
@@ -115,18 +115,18 @@ func TestGateVerdicts(t *testing.T) {
 		ratios  []float64
 		others  float64
 	}{
-		"kept":                       {least, fn(0.6), gatePassed, []float64{0.6}, 0},
-		"broken twice":               {least, fn(0.17, 0.18, 0.9), gateFailed, []float64{0.17, 0.18}, 0},
-		"broken once":                {least, fn(0.3, 0.9), gateRepeated, []float64{0.3, 0.9}, 0},
-		"less is better":             {most, fn(1.5), gatePassed, []float64{1.5}, 0},
+		"kept":                       {least, measured(0.6), gatePassed, []float64{0.6}, 0},
+		"broken twice":               {least, measured(0.17, 0.18, 0.9), gateFailed, []float64{0.17, 0.18}, 0},
+		"broken once":                {least, measured(0.3, 0.9), gateRepeated, []float64{0.3, 0.9}, 0},
+		"less is better":             {most, measured(1.5), gatePassed, []float64{1.5}, 0},
 		"no such result":             {least, attempts{{{Name: "other", Ratio: 1}}}, gateMissing, nil, 0},
 		"an error":                   {least, nil, gateBroken, nil, 0},
-		"an error in the repetition": {least, fn(0.3), gateBroken, []float64{0.3}, 0},
-		"no number":                  {most, fn(math.NaN()), gateBroken, nil, 0},
-		"others take a fifth":        {least, fn(0.5, 0.5), gateFailed, []float64{0.5, 0.5}, 0.2},
-		"others take half":           {least, fn(0.3), gatePassed, []float64{0.3}, 0.5},
-		"others take half, broken":   {least, fn(0.29, 0.1), gateFailed, []float64{0.29, 0.1}, 0.5},
-		"others take half, less":     {most, fn(3), gatePassed, []float64{3}, 0.5},
+		"an error in the repetition": {least, measured(0.3), gateBroken, []float64{0.3}, 0},
+		"no number":                  {most, measured(math.NaN()), gateBroken, nil, 0},
+		"others take a fifth":        {least, measured(0.5, 0.5), gateFailed, []float64{0.5, 0.5}, 0.2},
+		"others take half":           {least, measured(0.3), gatePassed, []float64{0.3}, 0.5},
+		"others take half, broken":   {least, measured(0.29, 0.1), gateFailed, []float64{0.29, 0.1}, 0.5},
+		"others take half, less":     {most, measured(3), gatePassed, []float64{3}, 0.5},
 	} {
 		row := gateRow{Row: "row", Bench: "drain", Result: "r", limit: c.limit}
 		got := judgeRows([]gateRow{row}, c.results.measure(c.others))

@@ -37,7 +37,7 @@ func runLoop(ctx context.Context, args []string, _ io.Writer) error {
 	fs.IntVar(&set.count, "objects", 0, "how many there are")
 	resource := fs.String("resource", resourceJobs, "resource to delete, or to mark as failed")
 	parallel := fs.Int("parallel", 16, "calls at a time")
-	nanos := fs.Int64("at", 0, "the Unix second at which to begin")
+	begin := fs.Int64("at", 0, "the Unix second at which to begin")
 	perSecond := fs.Int("per-second", 0, "how many are due in each second, 0 for all at once")
 	if err := fs.Parse(args); err != nil {
 		return err
@@ -56,7 +56,7 @@ func runLoop(ctx context.Context, args []string, _ io.Writer) error {
 		}
 	}()
 	for second, part := range set.parts(*perSecond) {
-		if err := pause(ctx, time.Until(time.Unix(*nanos+int64(second), 0))); err != nil {
+		if err := pause(ctx, time.Until(time.Unix(*begin+int64(second), 0))); err != nil {
 			return err
 		}
 		if err := part.each(ctx, *parallel, call); err != nil {

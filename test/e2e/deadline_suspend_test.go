@@ -37,8 +37,8 @@ func TestSuspendAtTheDeadline(t *testing.T) {
 	s.expectSuccess(s.kubectl("wait", "run.halt.example.com/a", "--for=jsonpath={.spec.hold}=true", "--timeout=10m"))
 	s.awaitGone(child)
 	record := get(`{.metadata.annotations.curfew\.dev/suspended-at}`)
-	name, generation, _ := strings.Cut(record, "/")
-	if _, err := time.Parse(time.RFC3339, name); err != nil || generation != get("{.metadata.generation}") {
+	suspendedAt, generation, _ := strings.Cut(record, "/")
+	if _, err := time.Parse(time.RFC3339, suspendedAt); err != nil || generation != get("{.metadata.generation}") {
 		t.Errorf("the record is %q, want a time and generation %s", record, get("{.metadata.generation}"))
 	}
 

@@ -20,22 +20,22 @@ const readable = "use seconds (90) or units s, m, h, d, w (1h30m, 7d)"
 func TestObjectValues(t *testing.T) {
 	parallel(t)
 	s := newSpace(t, wellknown.AnnotationMaxDeadline, "1d") // so that deadlines are looked at
-	fn := func(key string) string { return "metadata.annotations[" + key + "]: " }
+	prefix := func(key string) string { return "metadata.annotations[" + key + "]: " }
 	const jobs, pods = "validate.curfew.dev", "validate-pods.curfew.dev"
 	templated := cronJob("cron")
 	templated.Spec.JobTemplate.Annotations = map[string]string{wellknown.AnnotationTTL: "soon", wellknown.AnnotationProtect: "1"}
 	s.creates(
-		row{job("all", annotated(wellknown.AnnotationTTL, "-1")), denied(jobs, fn(wellknown.AnnotationTTL)+`"-1" is negative: a duration is 0 or more, or never`)},
-		row{job("succeeded", annotated(wellknown.AnnotationTTLSucceeded, "1y")), denied(jobs, fn(wellknown.AnnotationTTLSucceeded)+
+		row{job("all", annotated(wellknown.AnnotationTTL, "-1")), denied(jobs, prefix(wellknown.AnnotationTTL)+`"-1" is negative: a duration is 0 or more, or never`)},
+		row{job("succeeded", annotated(wellknown.AnnotationTTLSucceeded, "1y")), denied(jobs, prefix(wellknown.AnnotationTTLSucceeded)+
 			`"1y" is not a duration: unit "y" is unknown; `+readable+`, or never`)},
-		row{job("failed", annotated(wellknown.AnnotationTTLFailed, "")), denied(jobs, fn(wellknown.AnnotationTTLFailed)+`is empty: `+readable+`, or never`)},
-		row{job("protected", annotated(wellknown.AnnotationProtect, "yes")), denied(jobs, fn(wellknown.AnnotationProtect)+
+		row{job("failed", annotated(wellknown.AnnotationTTLFailed, "")), denied(jobs, prefix(wellknown.AnnotationTTLFailed)+`is empty: `+readable+`, or never`)},
+		row{job("protected", annotated(wellknown.AnnotationProtect, "yes")), denied(jobs, prefix(wellknown.AnnotationProtect)+
 			`"yes" is neither "true" nor "false": use one of them`)},
 		row{job("zero", limited(0)), denied(jobs, `spec.activeDeadlineSeconds: "0" is below 1: a deadline is 1s or more`)},
-		row{pod("pod", corev1.RestartPolicyNever, wellknown.AnnotationTTL, "1h30"), denied(pods, fn(wellknown.AnnotationTTL)+
+		row{pod("pod", corev1.RestartPolicyNever, wellknown.AnnotationTTL, "1h30"), denied(pods, prefix(wellknown.AnnotationTTL)+
 			`"1h30" is not a duration: `+readable+`, or never`)},
-		row{templated, denied(jobs, "spec.jobTemplate."+fn(wellknown.AnnotationTTL)+`"soon" is not a duration: `+readable+`, or never; `+
-			"spec.jobTemplate."+fn(wellknown.AnnotationProtect)+`"1" is neither "true" nor "false": use one of them`)},
+		row{templated, denied(jobs, "spec.jobTemplate."+prefix(wellknown.AnnotationTTL)+`"soon" is not a duration: `+readable+`, or never; `+
+			"spec.jobTemplate."+prefix(wellknown.AnnotationProtect)+`"1" is neither "true" nor "false": use one of them`)},
 		// As they may be written: seconds, sums, fractions, the units of days and weeks, and never.
 		row{job("fine", annotated(wellknown.AnnotationTTL, "90"), annotated(wellknown.AnnotationTTLSucceeded, "1h30m"),
 			annotated(wellknown.AnnotationTTLFailed, "never"), annotated(wellknown.AnnotationProtect, "false"), limited(time.Second)), ""},

@@ -195,7 +195,8 @@ func TestOnlyMainExits(t *testing.T) {
 	}
 }
 
-// Every package has a comment that says what it does; packages and variables have names that say something.
+// Every package has a comment that says what it does. Packages and variables have names that say
+// what they are.
 func TestPackagesAreDocumentedAndNamed(t *testing.T) {
 	documented := map[string]bool{}
 	for _, s := range sources(t) {

@@ -69,7 +69,7 @@ func (w *World) watch(ctx context.Context, c *Client, r *Request) *http.Response
 func (b *watcher) begin(w *World) error {
 	query := b.of.query
 	version := query.Get("resourceVersion")
-	nanos, err := strconv.ParseInt(version, 10, 64)
+	revision, err := strconv.ParseInt(version, 10, 64)
 	if err != nil && version != "" {
 		return apierrors.NewBadRequest("resourceVersion: Invalid value: " + version)
 	}
@@ -80,17 +80,17 @@ func (b *watcher) begin(w *World) error {
 			field.ErrorList{field.Forbidden(path, "sendInitialEvents needs resourceVersionMatch NotOlderThan, and the reverse")})
 	}
 	switch {
-	case b.streams || nanos == 0:
+	case b.streams || revision == 0:
 		b.begun = false
-		if b.initial = nanos; b.streams && version == "" {
+		if b.initial = revision; b.streams && version == "" {
 			b.initial = w.revision
 		}
-	case nanos < w.compacted:
-		expired := apierrors.NewResourceExpired(fmt.Sprintf("too old resource version: %d (%d)", nanos, w.compacted))
+	case revision < w.compacted:
+		expired := apierrors.NewResourceExpired(fmt.Sprintf("too old resource version: %d (%d)", revision, w.compacted))
 		b.write("ERROR", statusOf(expired))
 		b.ended = true
 	default:
-		b.at = nanos
+		b.at = revision
 	}
 	return nil
 }

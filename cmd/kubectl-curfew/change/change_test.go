@@ -188,8 +188,8 @@ func TestStamps(t *testing.T) {
 	finished := func() *builders.JobWrapper {
 		return builders.MakeJob("ci", "a").Created(noon.Add(-2*time.Hour)).Complete(noon.Add(-time.Hour)).TTL(7200).Annotation(wellknown.AnnotationTTLSource, "policy/platform")
 	}
-	refreshed := func(name string) *builders.JobWrapper {
-		return builders.MakeJob("ci", "a").Created(noon.Add(-time.Hour)).Label(wellknown.LabelTTL, "1d").Annotation(wellknown.AnnotationRefreshedAt, name)
+	refreshed := func(instant string) *builders.JobWrapper {
+		return builders.MakeJob("ci", "a").Created(noon.Add(-time.Hour)).Label(wellknown.LabelTTL, "1d").Annotation(wellknown.AnnotationRefreshedAt, instant)
 	}
 	extend := func(s *Subject) (*Plan, error) { return Extend(s, Target{By: time.Hour}) }
 	until := func(s *Subject) (*Plan, error) { return Extend(s, Target{Until: noon.Add(45 * time.Minute)}) }

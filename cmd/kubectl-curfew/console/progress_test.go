@@ -15,7 +15,7 @@ func TestProgress(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var out strings.Builder // under the lock of progress, which writes to it from its timer
 				progress := NewProgress(Environment{Terminal: func(any) bool { return watched }}, &out)
-				fn := func(want string) {
+				expect := func(want string) {
 					t.Helper()
 					synctest.Wait()
 					if !watched {
@@ -30,28 +30,28 @@ func TestProgress(t *testing.T) {
 				}
 				progress.Say("reading")
 				time.Sleep(quietFor - time.Nanosecond)
-				fn("")
+				expect("")
 				time.Sleep(time.Nanosecond)
-				fn("\r\x1b[Kreading...")
+				expect("\r\x1b[Kreading...")
 				progress.Say("judging %d of %d", 7, 9)
 				time.Sleep(tick)
-				fn("\r\x1b[Kjudging 7 of 9...")
+				expect("\r\x1b[Kjudging 7 of 9...")
 				if _, err := progress.Write([]byte("Warning: x\n")); err != nil {
 					t.Fatal(err)
 				}
-				fn("\r\x1b[KWarning: x\n")
+				expect("\r\x1b[KWarning: x\n")
 				time.Sleep(tick)
-				fn("\r\x1b[Kjudging 7 of 9...")
+				expect("\r\x1b[Kjudging 7 of 9...")
 				progress.Done()
 				progress.Done()
 				time.Sleep(time.Minute)
-				fn("\r\x1b[K")
+				expect("\r\x1b[K")
 				progress.Again()
 				time.Sleep(quietFor - time.Nanosecond)
-				fn("")
+				expect("")
 				progress.Done()
 				time.Sleep(time.Minute)
-				fn("")
+				expect("")
 			})
 		})
 	}

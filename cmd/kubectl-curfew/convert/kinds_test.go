@@ -46,7 +46,7 @@ func TestKindSelectors(t *testing.T) {
 			}
 		}
 		for _, f := range result.Findings {
-			if name, reason, _ := strings.Cut(f.Reason, "\" "); f.Lost && strings.HasSuffix(f.Field, "kinds[0]") && name != "" {
+			if given, reason, _ := strings.Cut(f.Reason, "\" "); f.Lost && strings.HasSuffix(f.Field, "kinds[0]") && given != "" {
 				reasons = append(reasons, reason)
 			}
 		}

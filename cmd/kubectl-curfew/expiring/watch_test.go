@@ -28,12 +28,12 @@ func entry(name string, expiry time.Time) *world.Entry {
 // TestKeepsWhatDoesNotAnswer: rows of a kind or group that does not answer stay. Rows of other
 // kinds can be gone.
 func TestKeepsWhatDoesNotAnswer(t *testing.T) {
-	fn := func(group string) *world.Entry {
+	entryOf := func(group string) *world.Entry {
 		out := entry(group, noon)
 		out.Kind.Group, out.Kind.Resource = group, "things"
 		return out
 	}
-	last := &expiringReport{entries: []*world.Entry{fn("silent"), fn("unlisted"), fn("gone")}}
+	last := &expiringReport{entries: []*world.Entry{entryOf("silent"), entryOf("unlisted"), entryOf("gone")}}
 	report := &expiringReport{silent: []string{"silent"}, unlisted: []schema.GroupResource{{Group: "unlisted", Resource: "things"}}}
 	must(t, report.keep(last))
 	var kept []string

@@ -55,8 +55,8 @@ func (e *end) later(value any) {
 func (e *end) podEnd(pod *unstructured.Unstructured) {
 	for _, list := range []string{"containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses"} {
 		for _, container := range entries(pod.Object, "status", list) {
-			name, _, _ := unstructured.NestedString(container, "state", "terminated", "finishedAt")
-			e.later(name)
+			finishedAt, _, _ := unstructured.NestedString(container, "state", "terminated", "finishedAt")
+			e.later(finishedAt)
 		}
 	}
 	if e.at.IsZero() {
