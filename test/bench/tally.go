@@ -83,7 +83,10 @@ func (t *tallyContest) heat(ctx context.Context, run func(context.Context, jobSe
 	if err != nil {
 		return 0, fmt.Errorf("list Pods: %w", err)
 	}
-	watching, err := observe(ctx, set, list.ResourceVersion, t.pod().Watch, released)
+	counted := func(_ watch.Event, pod metav1.Object) bool {
+		return !slices.Contains(pod.GetFinalizers(), wellknown.FinalizerTally)
+	}
+	watching, err := observe(ctx, set, list.ResourceVersion, t.pod().Watch, counted)
 	if err != nil {
 		return 0, err
 	}
@@ -102,11 +105,6 @@ func (t *tallyContest) heat(ctx context.Context, run func(context.Context, jobSe
 	}
 	seen := watching.sightings()
 	return float64(len(seen)-1) / seen[len(seen)-1].at.Sub(seen[0].at).Seconds(), nil
-}
-
-// released reports whether a Pod is counted.
-func released(_ watch.Event, pod metav1.Object) bool {
-	return !slices.Contains(pod.GetFinalizers(), wellknown.FinalizerTally)
 }
 
 func (t *tallyContest) pod() metadata.ResourceInterface {

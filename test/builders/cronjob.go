@@ -25,12 +25,6 @@ func MakeCronJob(namespace, name string) *CronJobWrapper {
 	return w
 }
 
-// Schedule sets spec.schedule.
-func (w *CronJobWrapper) Schedule(schedule string) *CronJobWrapper {
-	w.object.Spec.Schedule = schedule
-	return w
-}
-
 // TTL sets spec.ttlSecondsAfterFinished of the Job template.
 func (w *CronJobWrapper) TTL(seconds int32) *CronJobWrapper {
 	w.object.Spec.JobTemplate.Spec.TTLSecondsAfterFinished = &seconds

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -29,50 +28,29 @@ var suite struct {
 }
 
 func TestMain(m *testing.M) {
-	code, err := run(m)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "e2e:", err)
-		code = 3 // not that of a failed test, see test/run
+	suite.inTreeTTL = os.Getenv("IN_TREE_TTL") == "1"
+	folder := ".e2e" // one for each of the ways, which may run at the same time
+	if suite.inTreeTTL {
+		folder += "-in-tree"
 	}
-	os.Exit(code)
+	trainer := harness.Trainer
+	trainer.Version = os.Getenv("PEERS")
+	if trainer.Version != "" {
+		folder += "-trainer-" + trainer.Version
+	}
+	options := harness.ClusterOptions{InTreeTTL: suite.inTreeTTL, AuditLog: true, Install: os.Getenv("INSTALL")}
+	os.Exit(harness.Main(folder, options, func(ctx context.Context, cluster *harness.Cluster) (int, error) {
+		suite.cluster = cluster
+		return run(ctx, m, trainer)
+	}))
 }
 
-func run(m *testing.M) (code int, err error) {
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	suite.inTreeTTL = os.Getenv("IN_TREE_TTL") == "1"
-	root, err := harness.Root()
-	if err != nil {
-		return 0, err
-	}
-	dir := filepath.Join(root, ".e2e") // one for each of the ways, which may run at the same time
-	if suite.inTreeTTL {
-		dir += "-in-tree"
-	}
-	trainer := harness.Trainer.At(os.Getenv("PEERS"))
-	if trainer.Version != "" {
-		dir += "-trainer-" + trainer.Version
-	}
-	// What an earlier run left behind, if it was killed.
-	if err := harness.StopCluster(ctx, dir); err != nil {
-		return 0, err
-	}
-	defer func() {
-		if stopErr := harness.StopCluster(context.Background(), dir); err == nil {
-			err = stopErr
-		}
-	}()
-	suite.cluster, err = harness.StartCluster(ctx, harness.ClusterOptions{
-		Dir: dir, InTreeTTL: suite.inTreeTTL, AuditLog: true, Out: os.Stderr, Install: os.Getenv("INSTALL")})
-	if err != nil {
-		return 0, err
-	}
-	defer suite.cluster.Close()
+func run(ctx context.Context, m *testing.M, trainer harness.Peer) (code int, err error) {
 	if err := suite.cluster.InstallCRDs(ctx, harness.JobSet, trainer); err != nil {
 		return 0, err
 	}
-	for _, log := range []string{"curfew-webhook.log", "curfew-controller.log"} {
-		if err := os.RemoveAll(filepath.Join(dir, "logs", log)); err != nil {
+	for _, name := range []string{"curfew-webhook", "curfew-controller"} {
+		if err := os.RemoveAll(suite.cluster.Log(name)); err != nil {
 			return 0, fmt.Errorf("remove an earlier run's log: %w", err)
 		}
 	}

@@ -55,10 +55,6 @@ func decodeOptions(body []byte, options *metav1.DeleteOptions) error {
 	return options.Unmarshal(unknown.Raw)
 }
 
-func (p *Proxy) answered(record *Delete, status *answerWriter) {
-	p.update(func() { record.Status, record.FlowSchema, record.Answered = status.code, status.flowSchema, time.Now() })
-}
-
 func (p *Proxy) update(change func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

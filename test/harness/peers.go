@@ -79,13 +79,6 @@ var (
 	}
 )
 
-// At is the peer in another version that has a module in test/peers, such as
-// test/peers/trainer-v2.1.0. The version that test/peers itself pins will do as well.
-func (p Peer) At(version string) Peer {
-	p.Version = version
-	return p
-}
-
 // source is where a module lies, and in which version.
 type source struct{ Dir, Version, Sum string }
 

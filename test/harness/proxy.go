@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 	"k8s.io/client-go/rest"
@@ -126,7 +127,7 @@ func (p *Proxy) serve(forward http.Handler, w http.ResponseWriter, r *http.Reque
 		}
 		r.Body = io.NopCloser(bytes.NewReader(body))
 		record := p.arrived(r.URL.Path, r.URL.Query().Has("dryRun"), body)
-		defer func() { p.answered(record, answer) }()
+		defer p.update(func() { record.Status, record.FlowSchema, record.Answered = answer.code, answer.flowSchema, time.Now() })
 	}
 	p.mu.Lock()
 	hooks := p.hooks

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -85,7 +86,10 @@ func readAudit(path string) (*audit, error) {
 // has just started, or has lost etcd, refuses requests until it has read the permissions.
 func (a *audit) refused(disrupted []disruption) (list []string) {
 	for _, forbidden := range a.forbade {
-		if !disturbed(disrupted, forbidden.at.Add(-10*time.Second), forbidden.at) {
+		late := func(d disruption) bool {
+			return d.from.Before(forbidden.at) && d.to.After(forbidden.at.Add(-10*time.Second))
+		}
+		if !slices.ContainsFunc(disrupted, late) {
 			list = append(list, forbidden.what)
 		}
 	}

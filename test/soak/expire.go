@@ -156,17 +156,13 @@ func (s *soak) change(ctx context.Context, from time.Time) error {
 				return err
 			}
 		case 7:
-			if err := s.raisePolicy(ctx); err != nil {
+			raised := map[string]any{"spec": map[string]any{"defaults": map[string]any{"ttl": map[string]any{"value": "300h"}}}}
+			if err := s.world.merge(ctx, "lifecyclepolicies", "", policyName, raised); err != nil {
 				return err
 			}
 		}
 	}
 	return nil
-}
-
-func (s *soak) raisePolicy(ctx context.Context) error {
-	raised := map[string]any{"spec": map[string]any{"defaults": map[string]any{"ttl": map[string]any{"value": "300h"}}}}
-	return s.world.merge(ctx, "lifecyclepolicies", "", policyName, raised)
 }
 
 // settleDown waits until nothing that is due is left, what falls due in the next seconds included.

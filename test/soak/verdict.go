@@ -61,10 +61,6 @@ func reach(disrupted []disruption, t time.Time) time.Time {
 	return from
 }
 
-func disturbed(disrupted []disruption, from, to time.Time) bool {
-	return slices.ContainsFunc(disrupted, func(d disruption) bool { return d.from.Before(to) && d.to.After(from) })
-}
-
 // verdict is what a soak came to.
 type verdict struct {
 	faults              []string

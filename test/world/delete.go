@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/kubernetes/scheme"
 )
 
@@ -33,7 +34,7 @@ func (w *World) delete(r *Request, s *store) (*unstructured.Unstructured, error)
 		return w.store(r, s, before, before, false), nil
 	}
 	finalizers := finalizersAfter(s, object, options)
-	changed := !sameSet(finalizers, object.GetFinalizers())
+	changed := !sets.New(finalizers...).Equal(sets.New(object.GetFinalizers()...))
 	if changed {
 		object.SetFinalizers(finalizers)
 	}
@@ -195,11 +196,4 @@ func finalizersAfter(s *store, object *unstructured.Unstructured, options *metav
 		out = append(out, metav1.FinalizerDeleteDependents)
 	}
 	return out
-}
-
-func sameSet(a, b []string) bool {
-	a, b = slices.Clone(a), slices.Clone(b)
-	slices.Sort(a)
-	slices.Sort(b)
-	return slices.Equal(slices.Compact(a), slices.Compact(b))
 }

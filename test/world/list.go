@@ -144,7 +144,9 @@ func (w *World) listed(r *Request, s *store) (from *snapshot, after string, err 
 	}
 	shown := s.shown(w.revision)
 	if least > shown.revision {
-		return nil, "", tooLarge(least, shown.revision)
+		err := apierrors.NewTimeoutError(fmt.Sprintf("Too large resource version: %d, current: %d", least, shown.revision), 1)
+		err.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: metav1.CauseTypeResourceVersionTooLarge, Message: "Too large resource version"}}
+		return nil, "", err
 	}
 	return shown, "", nil
 }
@@ -172,10 +174,4 @@ func (w *World) continued(s *store, token string) (*snapshot, string, error) {
 	expired := apierrors.NewResourceExpired("The provided continue parameter is too old to display a consistent list result.")
 	expired.ErrStatus.Continue = position{0, p.After}.String()
 	return nil, "", expired
-}
-
-func tooLarge(wanted, have int64) error {
-	err := apierrors.NewTimeoutError(fmt.Sprintf("Too large resource version: %d, current: %d", wanted, have), 1)
-	err.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: metav1.CauseTypeResourceVersionTooLarge, Message: "Too large resource version"}}
-	return err
 }

@@ -3,7 +3,6 @@ package world
 import (
 	"cmp"
 	"encoding/json"
-	"fmt"
 	"maps"
 	"slices"
 	"strconv"
@@ -15,7 +14,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 
 	"curfew.dev/curfew/test/world/invariants"
@@ -218,11 +216,6 @@ func (w *World) note(r *Request, code int, before, after *unstructured.Unstructu
 	}
 	w.history = append(w.history, record)
 	return record
-}
-
-func (w *World) newUID() types.UID {
-	w.uids++
-	return types.UID(fmt.Sprintf("00000000-0000-4000-8000-%012x", w.uids))
 }
 
 // timestamp is a time as objects carry it.

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
@@ -22,8 +23,8 @@ func (w *World) create(r *Request, s *store) (*unstructured.Unstructured, error)
 	if err := r.place(object); err != nil {
 		return nil, err
 	}
-	if err := w.admit(r, s); err != nil {
-		return nil, err
+	if namespaces := w.named("namespaces"); s.Namespaced && namespaces.objects[r.Namespace] == nil {
+		return nil, apierrors.NewNotFound(namespaces.GroupResource(), r.Namespace)
 	}
 	if object.GetName() == "" && object.GetGenerateName() != "" {
 		w.uids++
@@ -32,7 +33,8 @@ func (w *World) create(r *Request, s *store) (*unstructured.Unstructured, error)
 	unstructured.RemoveNestedField(object.Object, "metadata", "deletionTimestamp")
 	unstructured.RemoveNestedField(object.Object, "metadata", "deletionGracePeriodSeconds")
 	unstructured.RemoveNestedField(object.Object, "metadata", "managedFields")
-	object.SetUID(w.newUID())
+	w.uids++
+	object.SetUID(types.UID(fmt.Sprintf("00000000-0000-4000-8000-%012x", w.uids)))
 	set(object, timestamp(w.now()), "metadata", "creationTimestamp")
 	prepareCreate(s, object)
 	path := field.NewPath("metadata")
@@ -76,15 +78,6 @@ func (r *Request) place(object *unstructured.Unstructured) error {
 	}
 	if r.Name != "" && object.GetName() != r.Name {
 		return apierrors.NewBadRequest(fmt.Sprintf("the name of the object (%s) does not match the name on the URL (%s)", object.GetName(), r.Name))
-	}
-	return nil
-}
-
-// admit refuses objects in a namespace that does not exist. Namespaces are never deleted.
-func (w *World) admit(r *Request, s *store) error {
-	namespaces := w.named("namespaces")
-	if s.Namespaced && namespaces.objects[r.Namespace] == nil {
-		return apierrors.NewNotFound(namespaces.GroupResource(), r.Namespace)
 	}
 	return nil
 }

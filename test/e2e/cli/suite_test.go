@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -34,27 +33,14 @@ const controllers = "*,-node-ipam-controller,-ttl-after-finished-controller,-job
 	"-pod-garbage-collector-controller"
 
 func TestMain(m *testing.M) {
-	code, err := run(m)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "e2e/cli:", err)
-		code = 3 // not that of a failed test, see test/run
-	}
-	os.Exit(code)
+	os.Exit(harness.Main(".e2e-cli", harness.ClusterOptions{Controllers: controllers}, func(ctx context.Context, cluster *harness.Cluster) (int, error) {
+		suite.cluster = cluster
+		return run(ctx, m)
+	}))
 }
 
-func run(m *testing.M) (code int, err error) {
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
+func run(ctx context.Context, m *testing.M) (code int, err error) {
 	if suite.root, err = harness.Root(); err != nil {
-		return 0, err
-	}
-	dir := filepath.Join(suite.root, ".e2e-cli")
-	if err := harness.StopCluster(ctx, dir); err != nil {
-		return 0, err
-	}
-	defer func() { err = errors.Join(err, harness.StopCluster(context.Background(), dir)) }()
-	suite.cluster, err = harness.StartCluster(ctx, harness.ClusterOptions{Dir: dir, Controllers: controllers, Out: os.Stderr})
-	if err != nil {
 		return 0, err
 	}
 	suite.cluster.Patient = true // Nothing fails closed: kubectl curfew reports that, and tests end the webhook.

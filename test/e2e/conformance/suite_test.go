@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/http"
 	"os"
-	"path/filepath"
 	"strconv"
 	"testing"
 
@@ -33,33 +32,13 @@ var suite struct {
 }
 
 func TestMain(m *testing.M) {
-	code, err := run(m)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "conformance:", err)
-		code = 3 // not that of a failed test, see test/run
-	}
-	os.Exit(code)
+	os.Exit(harness.Main(".e2e-conformance", harness.ClusterOptions{Controllers: controllers}, func(ctx context.Context, cluster *harness.Cluster) (int, error) {
+		suite.cluster = cluster
+		return run(ctx, m)
+	}))
 }
 
-func run(m *testing.M) (code int, err error) {
-	ctx := context.Background()
-	root, err := harness.Root()
-	if err != nil {
-		return 0, err
-	}
-	dir := filepath.Join(root, ".e2e-conformance")
-	if err := harness.StopCluster(ctx, dir); err != nil {
-		return 0, err
-	}
-	defer func() {
-		if stopErr := harness.StopCluster(ctx, dir); err == nil {
-			err = stopErr
-		}
-	}()
-	suite.cluster, err = harness.StartCluster(ctx, harness.ClusterOptions{Dir: dir, Out: os.Stderr, Controllers: controllers})
-	if err != nil {
-		return 0, err
-	}
+func run(ctx context.Context, m *testing.M) (code int, err error) {
 	if suite.client, err = rest.HTTPClientFor(suite.cluster.Config); err != nil {
 		return 0, err
 	}

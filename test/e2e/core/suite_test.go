@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -19,30 +18,13 @@ import (
 var cluster *harness.Cluster
 
 func TestMain(m *testing.M) {
-	code, err := run(m)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "core:", err)
-		code = 3 // not that of a failed test, see test/run
-	}
-	os.Exit(code)
+	os.Exit(harness.Main(".e2e-core", harness.ClusterOptions{InTreeTTL: true}, func(ctx context.Context, started *harness.Cluster) (int, error) {
+		cluster = started
+		return run(ctx, m)
+	}))
 }
 
-func run(m *testing.M) (code int, err error) {
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	root, err := harness.Root()
-	if err != nil {
-		return 0, err
-	}
-	dir := filepath.Join(root, ".e2e-core")
-	if err := harness.StopCluster(ctx, dir); err != nil { // An earlier run may have been killed.
-		return 0, err
-	}
-	defer func() { err = errors.Join(err, harness.StopCluster(context.Background(), dir)) }()
-	if cluster, err = harness.StartCluster(ctx, harness.ClusterOptions{Dir: dir, InTreeTTL: true, Out: os.Stderr}); err != nil {
-		return 0, err
-	}
-	defer cluster.Close()
+func run(ctx context.Context, m *testing.M) (code int, err error) {
 	if err := cluster.InstallCRDs(ctx, harness.JobSet); err != nil {
 		return 0, err
 	}

@@ -2,8 +2,6 @@ package lifecycle
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -27,26 +25,14 @@ var suite struct {
 const hold = "cluster.curfew.dev/hold"
 
 func TestMain(m *testing.M) {
-	code, err := run(m)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "lifecycle:", err)
-		code = 3 // not that of a failed test, see test/run
-	}
-	os.Exit(code)
+	os.Exit(harness.Main(".e2e-lifecycle", harness.ClusterOptions{AuditLog: true}, func(ctx context.Context, cluster *harness.Cluster) (int, error) {
+		suite.cluster = cluster
+		return run(ctx, m)
+	}))
 }
 
-func run(m *testing.M) (code int, err error) {
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
+func run(ctx context.Context, m *testing.M) (code int, err error) {
 	if suite.root, err = harness.Root(); err != nil {
-		return 0, err
-	}
-	dir := filepath.Join(suite.root, ".e2e-lifecycle")
-	if err := harness.StopCluster(ctx, dir); err != nil {
-		return 0, err
-	}
-	defer func() { err = errors.Join(err, harness.StopCluster(context.Background(), dir)) }()
-	if suite.cluster, err = harness.StartCluster(ctx, harness.ClusterOptions{Dir: dir, AuditLog: true, Out: os.Stderr}); err != nil {
 		return 0, err
 	}
 	suite.cluster.Patient = true // Nothing fails closed: tests end the webhook and go on.

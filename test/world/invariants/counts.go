@@ -57,10 +57,6 @@ type counts struct {
 	swept, others     map[types.UID]bool
 }
 
-func newCounts() counts {
-	return counts{map[string]int64{}, map[string]int64{}, map[types.UID]bool{}, map[types.UID]bool{}}
-}
-
 // count notes what a counter should count.
 func (j *Judge) count(record *Record) {
 	if record.Code != 200 || record.DryRun || record.Before == nil {

@@ -68,7 +68,7 @@ func (j *Judge) Faults() []string { return j.faults }
 func (j *Judge) Add(record *Record) {
 	if j.rules == nil {
 		j.rules, j.confirmed, j.accepted = timeline{}, map[string]map[string]time.Time{}, map[types.UID]int{}
-		j.counts = newCounts()
+		j.counts = counts{map[string]int64{}, map[string]int64{}, map[types.UID]bool{}, map[types.UID]bool{}}
 	}
 	if j.Curfew(record.Client) {
 		j.curfew(record)
