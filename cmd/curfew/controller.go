@@ -96,7 +96,7 @@ func (c *controller) runObjects(ctx context.Context) error {
 			return err
 		}
 		c.leads.Store(true)
-		return together(ctx, append(c.finders(), c.feeds.Run, c.kinds.Run, c.notices.run)...)
+		return together(ctx, append(c.finders(), c.feeds.Run, c.kinds.Run, c.notices.reports.Run, c.notices.digests.Run, c.notices.pauses.Run)...)
 	})
 }
 

@@ -129,10 +129,6 @@ type notices struct {
 	failed func(stop.Mark)
 }
 
-func (n *notices) run(ctx context.Context) error {
-	return together(ctx, n.reports.Run, n.digests.Run, n.pauses.Run)
-}
-
 // last reports the deletions since the last summary, within the time that a process gets to end.
 func (n *notices) last(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)

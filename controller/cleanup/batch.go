@@ -121,7 +121,8 @@ func (r *run) batch(ctx context.Context, page *page) error {
 func (r *run) write(ctx context.Context, page *page, write func(context.Context, *page) error) error {
 	err := write(ctx, page)
 	for apierrors.IsAlreadyExists(err) {
-		page.renumber(r.nextPage())
+		page.fields.Page = r.nextPage()
+		page.name = pageName(page.fields.Policy.Name, page.fields.Run, page.fields.Page)
 		err = write(ctx, page)
 	}
 	return err

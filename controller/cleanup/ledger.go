@@ -253,11 +253,6 @@ func newPage(policy v1alpha1.PolicyReference, run string, number int32, dryRun b
 	}
 }
 
-// renumber gives a page another name.
-func (p *page) renumber(number int32) {
-	p.fields.Page, p.name = number, pageName(p.fields.Policy.Name, p.fields.Run, number)
-}
-
 // pageName is at most 253 characters long.
 func pageName(policy, run string, number int32) string {
 	return fmt.Sprintf("%s-%s-%d", strings.TrimRight(policy[:min(len(policy), 180)], ".-"), run, number)

@@ -89,7 +89,8 @@ func (p *Profiles) wanted() ([]*Spec, error) {
 	}
 	var out []*Spec
 	for profile, definition := range p.options.Platform.Store().Snapshot().Installed() {
-		if p.typed(profile.Kind.GroupKind()) || !profile.Finishable() {
+		typed := func(spec *Spec) bool { return spec.Kind.GroupKind() == profile.Kind.GroupKind() }
+		if slices.ContainsFunc(p.options.Typed, typed) || !profile.Finishable() {
 			continue
 		}
 		spec := OfProfile(profile, fmt.Sprintf("%s/%s/%d/%s/%d/%s",
@@ -105,10 +106,6 @@ func (p *Profiles) wanted() ([]*Spec, error) {
 // watched are the specs of kinds that a trigger judges.
 func (p *Profiles) watched(specs []*Spec) []*Spec {
 	return slices.DeleteFunc(slices.Clone(specs), func(spec *Spec) bool { return !p.options.Watched(spec) })
-}
-
-func (p *Profiles) typed(kind schema.GroupKind) bool {
-	return slices.ContainsFunc(p.options.Typed, func(spec *Spec) bool { return spec.Kind.GroupKind() == kind })
 }
 
 // runtimeChanged has the objects judged again that may use a runtime: in its namespace, or with ""

@@ -117,7 +117,7 @@ func New(kind Kind, options Options) (*Feed, error) {
 	if kind.Label != "" {
 		feed.log = options.Log.WithName("labels").WithValues("resource", feed.resource().String())
 	}
-	feed.finishes = newRecorder(feed)
+	feed.finishes = &recorder{feed: feed, pending: loop.NewRetryQueue(options.Clock, maxRetry), of: map[string]finish{}}
 	if len(kind.Triggers) == 0 {
 		return nil, fmt.Errorf("%s is watched for no trigger: this is a bug", kind.Profile.Name)
 	}

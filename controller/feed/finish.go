@@ -37,10 +37,6 @@ type finish struct {
 	list            int       // in which it was last seen, or since
 }
 
-func newRecorder(feed *Feed) *recorder {
-	return &recorder{feed: feed, pending: loop.NewRetryQueue(feed.options.Clock, maxRetry), of: map[string]finish{}}
-}
-
 // recordFinish makes the recorder write down an unknown finish time. In a dry run nothing is
 // written: the TTL counts from when the object was first seen finished.
 func (f *trigger) recordFinish(state *State, verdict policy.Verdict) (policy.Verdict, any, error) {

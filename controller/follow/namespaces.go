@@ -18,7 +18,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"curfew.dev/curfew/policy/lifetime"
 	"curfew.dev/curfew/policy/resolution"
 	"curfew.dev/curfew/policy/wellknown"
 )
@@ -262,11 +261,6 @@ func (n *Namespaces) UID(name string) types.UID {
 // All are all namespaces, by name.
 func (n *Namespaces) All() []*resolution.NamespacePolicy {
 	return n.those(func(*resolution.NamespacePolicy) bool { return true })
-}
-
-// Bounded are the namespaces with bounds, by name.
-func (n *Namespaces) Bounded() []*resolution.NamespacePolicy {
-	return n.those(func(read *resolution.NamespacePolicy) bool { return read.Bounds != (lifetime.Bounds{}) })
 }
 
 func (n *Namespaces) those(are func(*resolution.NamespacePolicy) bool) []*resolution.NamespacePolicy {

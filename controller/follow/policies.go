@@ -42,7 +42,9 @@ type Policies struct {
 	log      logr.Logger
 	status   *Statuses // nil where none is written
 	failures failures
-	pauses   pauses
+	// pauses are the wanted Paused conditions, by policy name. The conditions of all other policies stay
+	// as they are.
+	pauses sync.Map
 }
 
 // NewPolicies keeps the LifecyclePolicies of a store current.
@@ -150,7 +152,7 @@ func (p *Policies) WriteStatus(patcher Patcher, serverTime ServerTime, held Held
 	p.mirror.OnChange(func(name string, old, new *compiledPolicy) {
 		if new == nil || old != nil && old.object.UID != new.object.UID {
 			p.failures.forget(name)
-			p.pauses.forget(name)
+			p.pauses.Delete(name)
 		}
 		p.writeStatus(name, new)
 	})
@@ -170,7 +172,8 @@ func (p *Policies) writeStatus(name string, policy *compiledPolicy) {
 	}
 	status := &policy.object.Status
 	conditions := []metav1.Condition{expression.Ready(policy.object.Generation, policy.errs, p.failures.of(name, policy.object.Generation))}
-	if paused, ok := p.pauses.of(name); ok {
+	wanted, _ := p.pauses.Load(name)
+	if paused, ok := wanted.(metav1.Condition); ok {
 		paused.ObservedGeneration = policy.object.Generation
 		conditions = append(conditions, paused)
 	}
@@ -241,36 +244,6 @@ func (f *failures) forget(policy string) {
 	delete(f.byPolicy, policy)
 }
 
-// pauses are the wanted Paused conditions, by policy name. The conditions of all other policies
-// stay as they are.
-type pauses struct {
-	mu   sync.Mutex
-	have map[string]metav1.Condition
-}
-
-func (p *pauses) of(name string) (metav1.Condition, bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	condition, ok := p.have[name]
-	return condition, ok
-}
-
-func (p *pauses) set(name string, condition metav1.Condition) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.have == nil {
-		p.have = map[string]metav1.Condition{}
-	}
-	condition.Type = v1alpha1.ConditionPaused
-	p.have[name] = condition
-}
-
-func (p *pauses) forget(name string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	delete(p.have, name)
-}
-
 // Write has the condition Paused of one policy written with the rest of its status. It implements
 // events.Conditions, as do Left and All.
 func (p *Policies) Write(_ context.Context, name string, condition metav1.Condition) error {
@@ -278,7 +251,8 @@ func (p *Policies) Write(_ context.Context, name string, condition metav1.Condit
 	if !ok || p.status == nil {
 		return nil
 	}
-	p.pauses.set(name, condition)
+	condition.Type = v1alpha1.ConditionPaused
+	p.pauses.Store(name, condition)
 	p.writeStatus(name, &known)
 	return nil
 }

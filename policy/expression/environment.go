@@ -98,7 +98,9 @@ var environments = [...]func() (*cel.Env, error){
 func newEnvironment(scope Scope) (*cel.Env, error) {
 	set, err := environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion()).Extend(environment.VersionedOptions{
 		IntroducedVersion: version.MajorMinor(1, 0),
-		EnvOptions:        append(append(scope.variables(), cel.CustomTypeAdapter(adapter{})), limits()...),
+		EnvOptions: append(scope.variables(), cel.CustomTypeAdapter(adapter{}),
+			// The parser counts while it expands macros.
+			cel.ParserExpressionSizeLimit(MaxSource), cel.ParserRecursionLimit(maxDepth), cel.ExpressionNodeLimit(maxNodes)),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("building the CEL environment: %w", err)

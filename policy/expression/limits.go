@@ -36,11 +36,6 @@ const (
 	maxRegexp = 2048
 )
 
-// limits are the options of the parser, which counts while it expands macros.
-func limits() []cel.EnvOption {
-	return []cel.EnvOption{cel.ParserExpressionSizeLimit(MaxSource), cel.ParserRecursionLimit(maxDepth), cel.ExpressionNodeLimit(maxNodes)}
-}
-
 // checkSize returns an error for an expression that would take long to check or to plan.
 func checkSize(parsed *cel.Ast) error {
 	s := sizes{variables: map[string]int{}}

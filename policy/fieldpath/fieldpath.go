@@ -73,15 +73,13 @@ func (p FieldPath) Pointer() string {
 	}
 	var out strings.Builder
 	for _, part := range p {
-		out.WriteString("/" + EscapePointer(part))
+		out.WriteString("/" + escapePointer.Replace(part))
 	}
 	return out.String()
 }
 
-// EscapePointer escapes one key for use in a JSON Pointer (RFC 6901, section 3).
-func EscapePointer(key string) string {
-	return strings.ReplaceAll(strings.ReplaceAll(key, "~", "~0"), "/", "~1")
-}
+// escapePointer escapes one key for use in a JSON Pointer (RFC 6901, section 3).
+var escapePointer = strings.NewReplacer("~", "~0", "/", "~1")
 
 // Child is the path of a field below this one. The receiver is not changed.
 func (p FieldPath) Child(names ...string) FieldPath {

@@ -10,33 +10,26 @@ import (
 	"curfew.dev/curfew/policy/rules"
 )
 
-func addClusterCleanup(ctx context.Context, w *Linter, document *Document) {
-	checkCleanup(ctx, w, document, cleanup.Compile)
-}
-
-func addCleanup(ctx context.Context, w *Linter, document *Document) {
-	checkCleanup(ctx, w, document, cleanup.CompileNamespaced)
-}
-
 // checkCleanup checks a cleanup policy as admission does, but for the permissions of its author and
 // of its service account. It is no context for other documents.
-func checkCleanup[T any](ctx context.Context, w *Linter, document *Document,
-	compile func(*expression.Compiler, *T) (*cleanup.Policy, field.ErrorList)) {
-	w.cleanups++
-	object := new(T)
-	if !w.read(ctx, document, object) {
-		return
-	}
-	compiled, errs := compile(w.compiler, object)
-	if err := compiled.CheckInterval(w.options.CleanupInterval); err != nil {
-		errs = append(errs, err)
-	}
-	if _, err := rules.CleanupAccessOf(compiled); err != nil {
-		errs = append(errs, err)
-	}
-	w.compiled(document, errs)
-	for _, finding := range rules.ReviewCleanup(&rules.CleanupRequest{Policy: compiled}).Findings {
-		w.find(document, finding)
+func checkCleanup[T any](compile func(*expression.Compiler, *T) (*cleanup.Policy, field.ErrorList)) addDocument {
+	return func(ctx context.Context, w *Linter, document *Document) {
+		w.cleanups++
+		object := new(T)
+		if !w.read(ctx, document, object) {
+			return
+		}
+		compiled, errs := compile(w.compiler, object)
+		if err := compiled.CheckInterval(w.options.CleanupInterval); err != nil {
+			errs = append(errs, err)
+		}
+		if _, err := rules.CleanupAccessOf(compiled); err != nil {
+			errs = append(errs, err)
+		}
+		w.compiled(document, errs)
+		for _, finding := range rules.ReviewCleanup(&rules.CleanupRequest{Policy: compiled}).Findings {
+			w.find(document, finding)
+		}
 	}
 }
 

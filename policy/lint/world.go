@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/cleanup"
 	"curfew.dev/curfew/policy/expression"
 	"curfew.dev/curfew/policy/lifetime"
 	"curfew.dev/curfew/policy/platform"
@@ -91,8 +92,8 @@ var contextKinds = map[schema.GroupKind]addDocument{
 	tallyKind:      addTally,
 	definitionKind: addDefinition,
 
-	ownKind("ClusterCleanupPolicy"):   addClusterCleanup,
-	ownKind("CleanupPolicy"):          addCleanup,
+	ownKind("ClusterCleanupPolicy"):   checkCleanup(cleanup.Compile),
+	ownKind("CleanupPolicy"):          checkCleanup(cleanup.CompileNamespaced),
 	ownKind("ClusterCleanupApproval"): addRead[v1alpha1.ClusterCleanupApproval],
 	ownKind("CleanupApproval"):        addRead[v1alpha1.CleanupApproval],
 	ownKind("DeletionPause"):          addRead[v1alpha1.DeletionPause],

@@ -66,7 +66,8 @@ func ownLifetime(request *Request) *Lifetime {
 		before = filledIn(request)
 	}
 	for _, setting := range lifetimes(facts, request.Options) {
-		if setting.Ends() && !contains(before, setting) {
+		same := func(s *lifetime.Setting) bool { return s.Path == setting.Path && s.Text == setting.Text }
+		if setting.Ends() && !slices.ContainsFunc(before, same) {
 			return sets(setting)
 		}
 	}
@@ -223,8 +224,4 @@ func lifetimes(facts *policy.Facts, options Options) []*lifetime.Setting {
 		out = append(out, &lifetime.Setting{Path: policy.LabelPath(key), Text: text})
 	}
 	return out
-}
-
-func contains(settings []*lifetime.Setting, setting *lifetime.Setting) bool {
-	return slices.ContainsFunc(settings, func(s *lifetime.Setting) bool { return s.Path == setting.Path && s.Text == setting.Text })
 }

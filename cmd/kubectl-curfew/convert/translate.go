@@ -181,10 +181,6 @@ var identifier = regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_]*$`)
 // reserved are words that CEL does not take as a field.
 var reserved = []string{"false", "in", "null", "true"}
 
-func plain(field string) bool {
-	return identifier.MatchString(field) && !slices.Contains(reserved, field)
-}
-
 // strict reads a path; CEL fails if it is absent.
 func strict(path []step) string { return reading(path, "") }
 
@@ -199,7 +195,7 @@ func reading(path []step, mark string) string {
 			out += fmt.Sprintf("[%s%d]", mark, s.index)
 		case i == 0 && s.field == "metadata" && len(path) > 1:
 			out += ".metadata"
-		case plain(s.field):
+		case identifier.MatchString(s.field) && !slices.Contains(reserved, s.field):
 			out += "." + mark + s.field
 		default:
 			out += "[" + mark + strconv.Quote(s.field) + "]"

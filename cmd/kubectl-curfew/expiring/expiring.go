@@ -137,7 +137,7 @@ func (o *expiringOptions) run(ctx context.Context, call *session.Call) error {
 	if len(report.entries) == 0 && call.Print == nil {
 		fmt.Fprintln(call.Diagnostics, o.nothing(query, report.namespace))
 	}
-	if report.partial() {
+	if report.unanswered != "" || len(report.silent) > 0 || report.cleanupFailed {
 		return console.ErrBadNews
 	}
 	return nil

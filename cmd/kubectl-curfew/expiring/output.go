@@ -86,12 +86,6 @@ type expiringReport struct {
 	cleanupFailed bool
 }
 
-// partial reports whether the API server failed to list a kind that it serves, or what a run of a
-// cleanup policy matches. What the user may not list does not count: few users may list everything.
-func (r *expiringReport) partial() bool {
-	return r.unanswered != "" || len(r.silent) > 0 || r.cleanupFailed
-}
-
 // view says which parts of a report its table shows.
 type view struct {
 	wide, bareNames, labels, noHeaders bool

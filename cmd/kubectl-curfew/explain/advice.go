@@ -32,7 +32,7 @@ func (e *explained) advice() []string {
 		}
 		return unique(out)
 	}
-	if !e.withAnother() && (!e.blocked() || e.unusable() || len(e.entries) == 0 && !e.kept()) {
+	if !e.withAnother() && (!e.blocked() || e.obstructed(judging.ObstacleValue) || len(e.entries) == 0 && !e.kept()) {
 		out = append(out, e.aboutExpiry(name)...)
 		out = append(out, e.aboutDeadline(name)...)
 	}
@@ -231,11 +231,6 @@ func ttlKey(ttlSet lifetime.TTLSet, outcome lifetime.Outcome) string {
 
 func roundUp(length, unit time.Duration) time.Duration {
 	return (length + unit - 1).Truncate(unit)
-}
-
-// unusable reports whether an unusable value keeps the object.
-func (e *explained) unusable() bool {
-	return slices.ContainsFunc(e.obstacles, func(o judging.Obstacle) bool { return o.Kind == judging.ObstacleValue })
 }
 
 func unique(all []string) []string {

@@ -243,11 +243,6 @@ func forecastData(all []*forecast, now time.Time, notes []string) console.Printe
 	return out
 }
 
-// name of the object, with its place.
-func (p *forecast) name() string {
-	return p.kind.Name(p.of.Facts.Name) + in(p.of.Facts.Namespace) + " (" + console.Where(p.file, p.line) + ")"
-}
-
 // outlook is the answer in one sentence.
 func (p *forecast) outlook() string {
 	if len(p.rejected) > 0 {
@@ -300,7 +295,7 @@ func (p *forecast) afterwards() string {
 }
 
 func (p *forecast) text(out io.Writer) error {
-	fmt.Fprintf(out, "%s %s\n", console.OneLine(p.name()), console.OneLine(p.outlook()))
+	fmt.Fprintf(out, "%s %s\n", console.OneLine(p.kind.Name(p.of.Facts.Name)+in(p.of.Facts.Namespace)+" ("+console.Where(p.file, p.line)+")"), console.OneLine(p.outlook()))
 	return writeParts(out, []part{
 		{"Rejected because of", rows("   ", p.rejected)},
 		{"Filled in", rows("   ", console.Map(p.filled, resolution.Default.String))},

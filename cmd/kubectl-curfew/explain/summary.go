@@ -153,7 +153,7 @@ func (e *explained) alsoDeletedBy() [][]string {
 	}
 	if e.cascade != nil {
 		by := "garbage collector"
-		if e.cascade.OfNamespace() {
+		if e.cascade.Kind.IsNamespace() {
 			by = "namespace controller"
 		}
 		out = append(out, []string{"   " + by, e.cascadeText("it is")})
@@ -161,17 +161,16 @@ func (e *explained) alsoDeletedBy() [][]string {
 	return out
 }
 
-// meantToStay reports whether a person keeps the object from Curfew on purpose.
-func (e *explained) meantToStay() bool {
-	purpose := []judging.ObstacleKind{judging.ObstacleProtection, judging.ObstacleDryRun, judging.ObstacleValue}
-	return slices.ContainsFunc(e.obstacles, func(o judging.Obstacle) bool { return slices.Contains(purpose, o.Kind) })
+// obstructed reports whether there is an obstacle of one of the kinds.
+func (e *explained) obstructed(kinds ...judging.ObstacleKind) bool {
+	return slices.ContainsFunc(e.obstacles, func(o judging.Obstacle) bool { return slices.Contains(kinds, o.Kind) })
 }
 
 // againstOthers are the commands that keep the object from those who delete it beside Curfew.
 func (e *explained) againstOthers(name string) []string {
 	var out []string
 	for _, entry := range e.entries {
-		if entry.Native == nil || e.withAnother() || !e.meantToStay() {
+		if entry.Native == nil || e.withAnother() || !e.obstructed(judging.ObstacleProtection, judging.ObstacleDryRun, judging.ObstacleValue) {
 			continue
 		}
 		path, err := fieldpath.ParseFieldPath(entry.Native.Setting.Path)

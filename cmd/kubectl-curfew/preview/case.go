@@ -116,12 +116,12 @@ func (c *Case) Check(result *Result, files *Files) []string {
 		case slices.ContainsFunc(deleted, want.is):
 			out = append(out, fmt.Sprintf("%s should be kept, and is deleted", want))
 			deleted = slices.DeleteFunc(deleted, want.is)
-		case want.Reason != "" && want.Reason != reasonOf(reason):
+		case want.Reason != "" && want.Reason != strings.Split(reason, " (")[0]:
 			out = append(out, fmt.Sprintf("%s should be kept with reason %s, and its reason is %s", want, want.Reason, reason))
 		}
 	}
 	for i := range deleted {
-		out = append(out, fmt.Sprintf("%s is deleted, and is not expected to be", selectedOf(&deleted[i])))
+		out = append(out, fmt.Sprintf("%s is deleted, and is not expected to be", Selected{Kind: deleted[i].Kind, Namespace: deleted[i].Namespace, Name: deleted[i].Name}))
 	}
 	return append(out, c.checkRuns(result)...)
 }
@@ -148,19 +148,9 @@ func why(want Selected, result *Result, files *Files) string {
 	return absent
 }
 
-// reasonOf is the reason without its message.
-func reasonOf(text string) string {
-	reason, _, _ := strings.Cut(text, " (")
-	return reason
-}
-
 func (s Selected) is(o Object) bool {
 	named := s.Kind == o.Kind && s.Namespace == o.Namespace && s.Name == o.Name
 	return named && (s.APIVersion == "" || s.APIVersion == o.GroupVersion().String())
-}
-
-func selectedOf(o *Object) Selected {
-	return Selected{Kind: o.Kind, Namespace: o.Namespace, Name: o.Name}
 }
 
 func (c *Case) checkRuns(result *Result) []string {

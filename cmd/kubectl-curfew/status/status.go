@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -77,7 +76,11 @@ func (o *statusOptions) run(ctx context.Context, call *session.Call) error {
 	if call.Print != nil {
 		err = call.Print(console.Printed{Document: console.ListOf("CheckList", o.Now(), report.Checks, report.Notes)}, call.Out)
 	} else {
-		err = o.print(report, call.Out)
+		table := console.NewTable("CHECK", "STATE", "MESSAGE")
+		for _, check := range report.Checks {
+			console.AddRow(table, nil, check.Name, string(check.State), check.Message)
+		}
+		err = console.PrintTable(table, printers.PrintOptions{NoHeaders: o.Output.NoHeaders}, call.Out)
 	}
 	if err != nil {
 		return err
@@ -140,12 +143,4 @@ func (o *statusOptions) once(ctx context.Context) (*health.Report, error) {
 		return nil, err
 	}
 	return health.Run(ctx, w, w.ServerTime(ctx, now)), nil
-}
-
-func (o *statusOptions) print(report *health.Report, out io.Writer) error {
-	table := console.NewTable("CHECK", "STATE", "MESSAGE")
-	for _, check := range report.Checks {
-		console.AddRow(table, nil, check.Name, string(check.State), check.Message)
-	}
-	return console.PrintTable(table, printers.PrintOptions{NoHeaders: o.Output.NoHeaders}, out)
 }

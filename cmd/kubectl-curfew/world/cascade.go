@@ -40,12 +40,6 @@ type Cascade struct {
 	Deleting, Gone bool
 }
 
-// OfNamespace reports whether the other object is a Namespace, whose deletion no owner reference is
-// needed for.
-func (c *Cascade) OfNamespace() bool {
-	return c.Kind.IsNamespace()
-}
-
 // fate is what becomes of an object, itself or with another one. unknown says what the user may not
 // read.
 type fate struct {

@@ -126,7 +126,7 @@ func (c *Controller) judge(served bool) {
 		set(Unknown, "it has no Lease (--leader-elect=false), which would show it")
 	case lease.Presence == Unread:
 		set(Unknown, "you may not get leases/%s %s", lease.Name, here)
-	case lease.fresh():
+	case lease.Presence == Found && lease.Holder != "" && lease.Age.Abs() <= lease.Duration:
 		set(Running, "%s leads, and renewed its Lease %s ago", lease.Holder, max(0, lease.Age))
 	case lease.Presence == Missing:
 		set(Stopped, "no replica of Curfew's controller leads: there is no Lease %s %s%s", lease.Name, here, workload.suffix())
@@ -236,11 +236,6 @@ type Lease struct {
 	// Age is the time since it was renewed, by the API server's clock. Duration is how long it
 	// holds.
 	Age, Duration time.Duration
-}
-
-// fresh reports whether a replica leads. A renewal in the future proves as little as an old one.
-func (l *Lease) fresh() bool {
-	return l.Presence == Found && l.Holder != "" && l.Age.Abs() <= l.Duration
 }
 
 func (l *Lease) set(spec *coordinationv1.LeaseSpec, now time.Time) {
