@@ -32,6 +32,7 @@ func root() *cobra.Command {
 		serve("webhook", "Serve the admission webhooks", parts{webhook: true}),
 		serve("controller", "Delete due objects", parts{controller: true}),
 		serve("all", "Serve the webhooks and run the controller in one process", parts{webhook: true, controller: true}),
+		waits(),
 		&cobra.Command{
 			Use:   "version",
 			Short: "Print the version",

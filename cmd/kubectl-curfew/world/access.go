@@ -3,7 +3,6 @@ package world
 import (
 	"context"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -22,7 +21,7 @@ import (
 	"curfew.dev/curfew/controller/cleanup/survey"
 	"curfew.dev/curfew/policy/rules"
 	"curfew.dev/curfew/policy/v1alpha1"
-	"curfew.dev/curfew/policy/wellknown"
+	"curfew.dev/curfew/webhook/probe"
 )
 
 // MayI asks whether the user may use a verb on an object.
@@ -175,15 +174,11 @@ func (a *Account) Lacks(ctx context.Context, resource schema.GroupVersionResourc
 	return "", nil
 }
 
-// Probe is the result of two dry runs that create a Namespace, which each webhook answers in its
-// own way.
+// Probe is whether the API server calls the webhooks.
 type Probe struct {
 	// Tried is false where the user may not create Namespaces.
 	Tried bool
-	// Defaults and Validates report whether the API server called the webhook.
-	Defaults, Validates bool
-	// Refused is the API server's message if it refuses requests because it cannot call the webhook.
-	Refused string
+	probe.Result
 }
 
 // Probe finds out whether the API server calls the webhooks. Nothing is stored.
@@ -192,36 +187,6 @@ func (c *cluster) Probe(ctx context.Context) (Probe, error) {
 	if may, err := c.MayI(ctx, kind, "", "", "create"); err != nil || !may {
 		return Probe{}, err
 	}
-	filled, err := c.dryRunNamespace(ctx, "1h")
-	switch {
-	case uncalled(err):
-		return Probe{Tried: true, Refused: err.Error()}, nil
-	case err != nil:
-		return Probe{}, fmt.Errorf("creating a namespace in a dry run: %w", err)
-	}
-	_, defaults := filled.GetLabels()[wellknown.LabelInUse]
-	_, err = c.dryRunNamespace(ctx, "soon")
-	if uncalled(err) { // Another replica may have been asked.
-		return Probe{Tried: true, Refused: err.Error()}, nil
-	}
-	refused := apierrors.IsForbidden(err) || apierrors.IsInvalid(err)
-	if err != nil && !(refused && strings.Contains(err.Error(), wellknown.AnnotationDefaultTTL)) {
-		return Probe{}, fmt.Errorf("creating a namespace with a bad default in a dry run: %w", err)
-	}
-	return Probe{Tried: true, Defaults: defaults, Validates: err != nil}, nil
-}
-
-// uncalled reports whether an error says that the API server cannot call a webhook of Curfew.
-func uncalled(err error) bool {
-	return err != nil && uncallable.MatchString(err.Error())
-}
-
-var uncallable = regexp.MustCompile(`failed calling webhook "[^"]*\.` + regexp.QuoteMeta(wellknown.Group) + `"`)
-
-func (c *cluster) dryRunNamespace(ctx context.Context, ttl string) (*unstructured.Unstructured, error) {
-	object := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Namespace"}}
-	object.SetGenerateName("curfew-status-")
-	object.SetAnnotations(map[string]string{wellknown.AnnotationDefaultTTL: ttl})
-	options := metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}, FieldManager: fieldManager}
-	return c.objects(namespaceResource, "").Create(ctx, object, options)
+	result, err := probe.Try(ctx, c.objects(namespaceResource, ""))
+	return Probe{Tried: err == nil, Result: result}, err
 }

@@ -152,9 +152,10 @@ var switches = map[string]values{
 }
 
 // asBase are values with which the chart runs the image of manifests/base, with plain metrics, and
-// without the annotation helm.sh/resource-policy, which only Helm reads.
+// without the annotation helm.sh/resource-policy, which only Helm reads, and without Helm's hook.
 func asBase(more ...values) values {
-	out := values{"crds": values{"keep": false}, "image": values{"tag": "dev"}, "metrics": values{"secure": false}}
+	out := values{"crds": values{"keep": false}, "image": values{"tag": "dev"}, "metrics": values{"secure": false},
+		"waitForWebhook": values{"enabled": false}}
 	for _, set := range more {
 		maps.Copy(out, set)
 	}

@@ -61,7 +61,12 @@ var changes = map[string]struct {
 	"dashboard.labels":      {values{"grafana": "x"}, `"grafana":"x"`},
 	"dashboard.annotations": {values{"folder": "x"}, `"annotations":{"folder":"x"}`},
 	"rbac.create":           {false, ""},
-	"extraObjects":          {[]any{values{"kind": "Secret", "metadata": values{"name": "{{ .Release.Name }}-x"}}, "kind: ConfigMap\nmetadata: {name: y}"}, "secret-curfew-x"},
+
+	"waitForWebhook.enabled":        {false, ""},
+	"waitForWebhook.timeout":        {"1m", `"--timeout=1m"`},
+	"waitForWebhook.podAnnotations": {values{"a": "b"}, `"annotations":{"a":"b"}`},
+
+	"extraObjects": {[]any{values{"kind": "Secret", "metadata": values{"name": "{{ .Release.Name }}-x"}}, "kind: ConfigMap\nmetadata: {name: y}"}, "secret-curfew-x"},
 
 	"crds.install": {false, ""},
 	"crds.keep":    {false, ""},
@@ -214,9 +219,10 @@ func TestValues(t *testing.T) {
 			"servicemonitor-curfew": {"!https", "!authorization"},
 		}},
 		"roles of your own": {values{"rbac": values{"create": false}, "webhook": values{"serviceAccount": values{"create": false}}}, map[string][]string{
-			"clusterrole-curfew-controller": {""}, secretsRole: {""}, "clusterrolebinding-curfew-controller": {""}, "serviceaccount-curfew-webhook": {""},
+			"clusterrole-curfew-controller": {""}, secretsRole: {""}, "clusterrolebinding-curfew-controller": {""}, "serviceaccount-curfew-webhook": {""}, "job-curfew-wait": {""},
 			"serviceaccount-curfew-controller": {"!automount"}, "validatingadmissionpolicy-curfew-status": {`"failurePolicy":"Fail"`},
 		}},
+		"no webhook": {values{"webhook": values{"replicas": 0}}, map[string][]string{"job-curfew-wait": {""}}},
 		"a ServiceMonitor": {values{"monitoring": true, "serviceMonitor": values{"enabled": true}}, map[string][]string{
 			"podmonitor-curfew-webhook": {""}, "podmonitor-curfew-controller": {""}, "prometheusrule-curfew": {"alert"},
 			"servicemonitor-curfew":  {`"scheme":"https"`, `"name":"curfew-metrics-token"`, `"matchLabels":{"app.kubernetes.io/component":"metrics","app.kubernetes.io/name":"curfew"}`},
@@ -319,6 +325,6 @@ func TestUpgradeReusesValues(t *testing.T) {
 	must(t, err)
 	objects, err := decode([]byte(manifests))
 	must(t, err)
-	want, _ := render(t, namespace, values{"metrics": values{"secure": false}})
+	want, _ := render(t, namespace, values{"metrics": values{"secure": false}, "waitForWebhook": values{"enabled": false}})
 	same(t, named(objects), want)
 }

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"os"
 	"os/exec"
@@ -18,6 +19,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
 
 	"curfew.dev/curfew/manifests/release/chart"
@@ -82,13 +84,19 @@ func TestHelm(t *testing.T) {
 	keep(12)
 
 	t.Run("running", func(t *testing.T) {
-		startPods(ctx, t, cluster, services)
+		binary := unpack(t)
+		err := waits(ctx, t, cluster, binary, "1s")
+		if err == nil || !strings.Contains(err.Error(), "the API server does not call Curfew's webhooks after 1s") {
+			t.Errorf("the hook before the webhook runs: %v", err)
+		}
+		startPods(ctx, t, cluster, services, binary)
+		must(t, waits(ctx, t, cluster, binary, "1m"))
 		helmTest(ctx, t, cluster)
 		enforce(ctx, t, cluster, "admissions.enforcer/disabled!=true")
 		must(t, upgrade(ctx, t, cluster, "b", func(u *action.Upgrade) { u.ReuseValues = true }))
 		stays("upgrade", "b")
 		enforce(ctx, t, cluster, "")
-		err := upgrade(ctx, t, cluster, "c", func(u *action.Upgrade) { u.ReuseValues = true })
+		err = upgrade(ctx, t, cluster, "c", func(u *action.Upgrade) { u.ReuseValues = true })
 		if err == nil || !strings.Contains(err.Error(), `conflict with "enforcer"`) || !strings.Contains(err.Error(), "namespaceSelector") {
 			t.Errorf("upgrade over the requirement of another controller: %v, want a conflict", err)
 		}
@@ -163,11 +171,51 @@ func load(t *testing.T, version, values string) *helmchart.Chart {
 func upgrade(ctx context.Context, t *testing.T, cluster *harness.Cluster, annotation string, change func(*action.Upgrade)) error {
 	t.Helper()
 	command := action.NewUpgrade(helm(t, cluster))
-	command.Namespace, command.WaitStrategy = harness.Namespace, kube.HookOnlyStrategy
+	command.Namespace, command.WaitStrategy, command.DisableHooks = harness.Namespace, kube.HookOnlyStrategy, true
 	change(command)
 	values := map[string]any{"testNamespace": testNamespace, "webhook": map[string]any{"annotations": map[string]any{"changed": annotation}}}
 	_, err := command.RunWithContext(ctx, "curfew", load(t, version, ""), values)
 	return err
+}
+
+// waits upgrades with the hook that waits for the webhook, and runs its Pods as a kubelet does. The
+// error has what the last one wrote.
+func waits(ctx context.Context, t *testing.T, cluster *harness.Cluster, binary harness.Image, timeout string) error {
+	t.Helper()
+	values := map[string]any{"waitForWebhook": map[string]any{"enabled": true, "timeout": timeout, "podAnnotations": map[string]any{"cluster.curfew.dev/hold": "true"}}}
+	command, done := action.NewUpgrade(helm(t, cluster)), make(chan error, 1)
+	command.Namespace, command.WaitStrategy, command.ReuseValues, command.Timeout = harness.Namespace, kube.HookOnlyStrategy, true, harness.Patience
+	go func() {
+		_, err := command.RunWithContext(ctx, "curfew", load(t, version, ""), values)
+		done <- err
+	}()
+	pods := cluster.Client.CoreV1().Pods(harness.Namespace)
+	watcher, err := pods.Watch(ctx, metav1.ListOptions{LabelSelector: "app.kubernetes.io/component=wait"})
+	must(t, err)
+	defer watcher.Stop()
+	output := ""
+	for {
+		select {
+		case err := <-done:
+			if err != nil {
+				return fmt.Errorf("%w\n%s", err, output)
+			}
+			return nil
+		case event := <-watcher.ResultChan():
+			pod, _ := event.Object.(*corev1.Pod)
+			if event.Type != watch.Added || pod.Status.Phase != corev1.PodPending {
+				continue
+			}
+			started := runPod(ctx, t, cluster, pod, binary)
+			<-started.Ended()
+			phase, text := corev1.PodSucceeded, harness.Tail(started.Log, 20)
+			if !started.State.Success() {
+				phase, output = corev1.PodFailed, text
+			}
+			_, err = pods.Patch(ctx, pod.Name, types.MergePatchType, fmt.Appendf(nil, `{"status":{"phase":%q}}`, phase), metav1.PatchOptions{}, "status")
+			must(t, err)
+		}
+	}
 }
 
 // configurations prints the annotation of upgrade and the keys of the first namespaceSelector, a line

@@ -69,7 +69,7 @@ func TestReleaseRuns(t *testing.T) {
 
 // runPods has a Job expire while all Pods run.
 func runPods(ctx context.Context, t *testing.T, cluster *harness.Cluster, services *harness.Services) {
-	startPods(ctx, t, cluster, services)
+	startPods(ctx, t, cluster, services, unpack(t))
 	inUse(ctx, t, cluster, "ci")
 	expire(ctx, t, cluster, "hello", nil)
 }
@@ -77,19 +77,12 @@ func runPods(ctx context.Context, t *testing.T, cluster *harness.Cluster, servic
 // startPods runs each Pod of the Deployments from the binary of the image, until the test ends: with
 // its arguments, probes and token, in a root filesystem that has nothing else. The API server reaches
 // the webhook by its Service.
-func startPods(ctx context.Context, t *testing.T, cluster *harness.Cluster, services *harness.Services) {
+func startPods(ctx context.Context, t *testing.T, cluster *harness.Cluster, services *harness.Services, binary harness.Image) {
 	t.Helper()
-	binary := unpack(t)
 	var pods []*harness.Pod
 	for name, replicas := range map[string]int{"webhook": 2, "controller": 2} {
 		for _, pod := range podsOf(ctx, t, cluster, name, replicas) {
-			folder := t.TempDir()
-			started, err := cluster.RunPod(ctx, &pod, binary, folder)
-			if errors.Is(err, syscall.EPERM) && os.Getenv("CI") == "" {
-				t.Skipf("this machine lets no one make a user namespace, and with it a root filesystem: %v", err)
-			}
-			must(t, err)
-			t.Cleanup(func() { _ = os.Chmod(folder, 0o755) })
+			started := runPod(ctx, t, cluster, &pod, binary)
 			t.Cleanup(func() {
 				if err := started.Terminate(context.Background()); err != nil {
 					t.Errorf("%s: %v\n%s", pod.Name, err, harness.Tail(started.Log, 20))
@@ -103,6 +96,19 @@ func startPods(ctx context.Context, t *testing.T, cluster *harness.Cluster, serv
 		services.Serve(cluster, pod)
 	}
 	must(t, cluster.WaitForWebhook(ctx))
+}
+
+// runPod starts the container of a Pod, where this machine permits it.
+func runPod(ctx context.Context, t *testing.T, cluster *harness.Cluster, pod *corev1.Pod, binary harness.Image) *harness.Pod {
+	t.Helper()
+	folder := t.TempDir()
+	started, err := cluster.RunPod(ctx, pod, binary, folder)
+	if errors.Is(err, syscall.EPERM) && os.Getenv("CI") == "" {
+		t.Skipf("this machine lets no one make a user namespace, and with it a root filesystem: %v", err)
+	}
+	must(t, err)
+	t.Cleanup(func() { _ = os.Chmod(folder, 0o755) })
+	return started
 }
 
 // runOneTrigger upgrades the release to a single trigger, which removes the permissions of others.
@@ -236,7 +242,8 @@ func apply(ctx context.Context, cluster *harness.Cluster, manifests string, flag
 
 func applyIn(ctx context.Context, cluster *harness.Cluster, namespace, manifests string, flags ...string) error {
 	manifests = "apiVersion: v1\nkind: Namespace\nmetadata: {name: " + namespace + "}\n---\n" + manifests
-	args := append([]string{"apply", "--server-side", "--field-manager=helm", "-f", "-"}, flags...)
+	// Hooks are Helm's, and tested with it.
+	args := append([]string{"apply", "--server-side", "--field-manager=helm", "-f", "-", "-l", "app.kubernetes.io/component!=wait"}, flags...)
 	_, stderr, err := cluster.KubectlInput(ctx, manifests, args...)
 	if err != nil {
 		return &failed{err, stderr}
